@@ -1,8 +1,9 @@
 """Measure the product against its yardsticks: `python -m tests.benchmarks [--quick] [ROW …]`.
 
-Every figure is taken in the same run on the same machine as its yardstick's, in turn, as the median of several runs.
-A verdict that reads FAIL changes nothing; the exit code tells of rows that broke and of an interruption. Results are
-printed as one table, and written as JSON and as an SVG chart; of a run that broke, all that it had.
+Every figure is measured in the same run, on the same machine and in turn with its yardstick, as the median of several
+runs. A FAIL verdict does not change the exit code, which is 1 only if a row broke or the run was interrupted. Results
+are printed as one table, and written as JSON and as an SVG chart. An interrupted run reports everything that it
+measured.
 """
 
 import argparse
@@ -65,7 +66,7 @@ RESULTS = ROOT / "dist" / "benchmarks"
 
 
 def main() -> int:
-    """Run the rows asked for, all by default; the exit code is 1 if one broke or the run was interrupted."""
+    """Run the selected rows, by default all. The exit code is 1 if one broke or the run was interrupted."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer runs (some minutes)")
@@ -78,7 +79,7 @@ def main() -> int:
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
     directory = Path(tempfile.mkdtemp(prefix="qm-bench-", dir=options.directory))
     bench = Bench(directory, PEERS, quick=options.quick)
-    # Also where a shell has it ignored, or somebody ends the run politely: what was measured is reported.
+    # Report what was measured after SIGTERM too, and after SIGINT where a shell ignores it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     measured = run_rows({name: ROWS[name] for name in options.rows or ROWS}, bench)

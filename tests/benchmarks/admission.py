@@ -1,6 +1,6 @@
-"""What it costs a request that pools are shared: its slots, taken, moved and given back, and a whole short request.
+"""The cost of fair sharing for a request: its slots are taken, moved and released, alone and in a short request.
 
-Measured in this process as CPU time of one thread, with nobody waiting: that is what every call pays.
+Measured as CPU time of one thread in this process, without contention: every call pays this.
 """
 
 import statistics
@@ -27,11 +27,11 @@ from web.http.slots import ADMISSION, Admission
 MOST_MILLISECONDS = 0.1
 ROUNDS = 3
 REQUEST_ROUNDS = 9
-"""In turn: what differs is a tenth of what is measured."""
+"""Measured in turn: the difference is only a tenth of each figure."""
 
 
 def admission(bench: Bench) -> Iterator[Line]:
-    """Time a call's slots among few and many tenants, and a request with and without them."""
+    """Measure a call's slots among few and many tenants, and a request with and without slots."""
     count = 4_000 if bench.quick else 20_000
     settings = make_settings(log_level="ERROR")
     for tenants in (1, 1_000):
@@ -98,7 +98,7 @@ def _seconds_each(act: Callable[[UUID], None], count: int) -> float:
 
 
 def _request_seconds(directory: Path, count: int) -> tuple[float, float]:
-    """Time a request that asks nobody, with its slots and without, in turn."""
+    """Measure a request without a query, with and without slots, in turn."""
     app: Any = create_app(make_settings(blob_store=directory.as_uri(), log_level="ERROR")).wsgi_app
     environ = EnvironBuilder(
         "/.well-known/oauth-authorization-server", environ_overrides={"REMOTE_ADDR": "192.0.2.1"}

@@ -1,11 +1,12 @@
-"""Rows about agents: a blocking message, streams of updates, subscriptions, beside the published SDK's server.
+"""Rows about agents: messages, streams of updates and subscriptions, compared with the published SDK's server.
 
-Ours authenticates, admits, queues, leases and keeps every event durably; the SDK's server (`peers/agents_sdk.py`) does
-none of this, and keeps each task as one row. Both are told the same by a script. CPU is that of everything behind the
-address, less what it uses when nobody asks; statements are counted in the log of Postgres, in a run of their own.
+The product authenticates, admits, queues, leases, and stores every event durably. The SDK's server
+(`peers/agents_sdk.py`) does none of this, and stores each task as one row. Both follow the same script. CPU is that of
+all processes behind the address, without their idle use. Statements are counted in the log of Postgres, in a run of
+their own.
 """
 
-# The multiplication sign is meant.
+# The multiplication sign is intended.
 # ruff: noqa: RUF001
 
 import contextlib
@@ -50,7 +51,7 @@ rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A server of agents, and what its processes use when nobody asks, in CPU seconds a second."""
+    """A server of agents, and the CPU that its processes use when idle, in CPU seconds a second."""
 
     name: str
     port: int
@@ -64,17 +65,17 @@ class Server:
         return self._head("POST", f"/message:{operation}", length=len(body)) + body
 
     def send(self, *, callers: int, count: int) -> tuple[Sample, Timings]:
-        """Send so many messages, and wait for each answer."""
+        """Send this many messages, and wait for each response."""
         request = self.request("send", "now")
         return self._metered(lambda: run_calls(self.port, request, callers=callers, count=count))
 
     def stream(self, text: str, *, count: int) -> tuple[Sample, Timings]:
-        """Read so many streams of fifty updates, sixteen at a time."""
+        """Read this many streams of fifty updates, sixteen at a time."""
         request = self.request("stream", text)
         return self._metered(lambda: run_events(self.port, request, callers=CLIENTS, count=count))
 
     def subscribe(self, *, count: int) -> list[float]:
-        """Subscribe so often, one after the other, to a task that works; give the seconds until each first event."""
+        """Subscribe this often, in sequence, to a running task. Return the seconds until each first event."""
         with contextlib.closing(Connection(self.port)) as connection:
             begun = connection.ask(self.request("send", WITHOUT_END, returnImmediately=True), expect=200)
         request = self._head("GET", f"/tasks/{json.loads(begun.body)['task']['id']}:subscribe", length=0)
@@ -181,7 +182,7 @@ def _statements(bench: Bench, ours: Server, theirs: Server) -> Line:
 
 
 def _count_statements(bench: Bench, server: Server, *, count: int = 50) -> float:
-    """Count the statements of a message that one client sends, less those of an idle service."""
+    """Count the statements for a message of one client, without those of an idle service."""
     log = bench.servers.postgres.directory / "postgres.log"
     with _logging_statements(bench):
         started_at = time.perf_counter()
@@ -248,7 +249,7 @@ def _servers(bench: Bench) -> Iterator[tuple[Server, Server]]:
 
 
 def measured_server(name: str, service: Service, key: str, meter: CpuMeter) -> Server:
-    """Give a server that runs, once it was seen idle."""
+    """Yield a running server with its measured idle use."""
     assert service.port is not None
     idle = meter.run(lambda: time.sleep(IDLE_SECONDS))
     rates = {part: used / idle.seconds for part, used in idle.cpu_by_part.items()}
@@ -257,12 +258,12 @@ def measured_server(name: str, service: Service, key: str, meter: CpuMeter) -> S
 
 def _peer(bench: Bench, directory: Path) -> Service:
     bench.servers.postgres.create_database("a2a_sdk")
-    # It makes its table itself, and so owns its database.
+    # The SDK creates its own table, so it owns its database.
     return sdk_server(directory, bench.servers.postgres.database_url("a2a_sdk", role=SUPERUSER))
 
 
 def sdk_server(directory: Path, *database_url: str) -> Service:
-    """Describe the published SDK's server, which keeps its tasks in memory unless there is a database."""
+    """Describe the published SDK's server. Without a database, it keeps its tasks in memory."""
     port = free_port()
     program = Program(
         name="a2a-sdk",
@@ -274,7 +275,7 @@ def sdk_server(directory: Path, *database_url: str) -> Service:
 
 
 def accepts(service: Service) -> bool:
-    """Tell whether somebody listens."""
+    """Return whether a process listens on the port."""
     import socket
 
     with socket.socket() as probe:

@@ -1,7 +1,7 @@
-"""A light HTTP client for one machine: raw sockets kept alive, requests made in advance, little parsed.
+"""A light HTTP client for one machine: raw sockets kept alive, prepared requests, minimal parsing.
 
-The generator shares the machine with what it measures, so it must cost little: files leave by sendfile, answers are
-read into one buffer, many clients are one thread and a selector.
+The generator shares the machine with the product, so it must cost little: files are sent by sendfile, responses are
+read into one buffer, and one thread with a selector serves many clients.
 """
 
 import selectors
@@ -16,12 +16,12 @@ BOUNDARY = b"quartermaster-benchmark"
 
 
 class RequestFailed(Exception):
-    """A server did not answer as a benchmark expects."""
+    """A response differs from what the benchmark expects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One answer; `first_byte_seconds` and `seconds` count from just before its request's end was sent."""
+    """One response. `first_byte_seconds` and `seconds` count from just before the end of its request was sent."""
 
     status: int
     head: bytes
@@ -40,11 +40,11 @@ class Connection:
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
 
     def ask(self, request: bytes, *, expect: int) -> Answer:
-        """Send a request and read the whole answer; only the first buffer's worth of the body is kept."""
+        """Send a request and read the whole response. Only the first buffer of the body is kept."""
         return self._read(request, expect)
 
     def send_file(self, head: bytes, file: BinaryIO, tail: bytes, *, expect: Sequence[int]) -> Answer:
-        """Send a request whose body is, between head and tail, a file."""
+        """Send a request whose body is a file between a head and a tail."""
         file.seek(0)
         self._socket.sendall(head)
         self._socket.sendfile(file)
@@ -54,7 +54,7 @@ class Connection:
         self._socket.close()
 
     def _read(self, end_of_request: bytes, *expect: int) -> Answer:
-        # Before the bytes leave: whoever answers may do so before this process runs again.
+        # Before the bytes are sent: the server may respond before this process runs again.
         sent_at = time.perf_counter()
         self._socket.sendall(end_of_request)
         filled = self._socket.recv_into(self._buffer)
@@ -89,7 +89,10 @@ class Connection:
 
 
 def run_clients(port: int, requests: Iterator[bytes], *, clients: int, expect: int) -> float:
-    """Send the requests by so many clients, each waiting for its answer before its next; return the seconds taken."""
+    """Send the requests with this many clients. Return the seconds taken.
+
+    Each client waits for its response before its next request.
+    """
     started_at = time.perf_counter()
     with selectors.DefaultSelector() as selector:
         for _ in range(clients):
@@ -113,7 +116,7 @@ def run_clients(port: int, requests: Iterator[bytes], *, clients: int, expect: i
 
 
 def content_length(head: bytes) -> int:
-    """Read an answer's length from its head."""
+    """Return the content length from a response's head."""
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
         if name.lower() == b"content-length":
@@ -124,14 +127,14 @@ def content_length(head: bytes) -> int:
 
 
 def multipart_frame(file_name: str = "content.bin") -> tuple[bytes, bytes]:
-    """Give what stands before and after the content of a one-part body."""
+    """Return the bytes before and after the content of a one-part body."""
     disposition = f'Content-Disposition: form-data; name="file"; filename="{file_name}"'.encode()
     head = b"--" + BOUNDARY + b"\r\n" + disposition + b"\r\nContent-Type: application/octet-stream\r\n\r\n"
     return head, b"\r\n--" + BOUNDARY + b"--\r\n"
 
 
 def request_head(method: str, path: str, *, length: int = 0, **headers: str) -> bytes:
-    """Write a request's head; underscores in header names stand for hyphens."""
+    """Return a request's head. Underscores in header names stand for hyphens."""
     lines = [
         f"{method} {path} HTTP/1.1",
         "Host: 127.0.0.1",

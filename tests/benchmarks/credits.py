@@ -1,6 +1,6 @@
-"""The row about credits: one hot organization, sixteen clients, against pgbench's simple update of one hot row.
+"""The row about credits: one busy organization and sixteen clients, compared with pgbench's update of one row.
 
-Both are pgbench on the same durable server, so that what is compared is what the functions cost in Postgres.
+Both are pgbench on the same durable server, so the row compares what the functions cost in Postgres.
 """
 
 import re
@@ -19,7 +19,7 @@ from tests.benchmarks.runner.report import Line, at_least
 
 CLIENTS = 16
 
-# pgbench's own simple-update script, with the account chosen by hand.
+# pgbench's own simple-update script with a fixed account.
 HOT_ROW = r"""\set delta random(-5000, 5000)
 BEGIN;
 UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = 1;

@@ -1,4 +1,4 @@
-"""Rows about downloads: by the front alone, by nginx on the front's word, and by nginx of itself."""
+"""Rows about downloads: by the web process alone, by nginx after the web process's check, and by nginx alone."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ _MINIMUM = {"front alone": 0.5, "X-Accel-Redirect": 0.95}
 
 
 def large_downloads(bench: Bench) -> Iterator[Line]:
-    """One large file, one client, the page cache warm."""
+    """Measure one large file and one client, with a warm page cache."""
     size = bench.scaled(GIBIBYTE, 128 * MEBIBYTE)
     front, nginx = bench.front, bench.nginx
     warm_up(front)

@@ -1,4 +1,4 @@
-"""Rows about growth: what reading metadata and granting access cost where little and where much is stored."""
+"""Rows about growth: the cost of reading metadata and creating grants with few and with many stored files."""
 
 from collections.abc import Callable, Iterator, Sequence
 from uuid import UUID
@@ -13,7 +13,7 @@ Request = Callable[[Front, UUID, UUID], bytes]
 
 
 def growth(bench: Bench) -> Iterator[Line]:
-    """The same requests to two fronts whose databases differ in size alone."""
+    """Send the same requests to two web processes whose databases differ only in size."""
     few, many, count = 100, bench.scaled(1_000_000, 100_000), bench.scaled(500, 150)
     small, large = _front(bench, "few", few), _front(bench, "many", many)
     for what, request, status in (("metadata read", _read, 200), ("grant creation", _grant, 201)):
@@ -36,7 +36,7 @@ def growth(bench: Bench) -> Iterator[Line]:
 
 def _front(bench: Bench, name: str, files: int) -> Front:
     front = bench.lone_front(name)
-    warm_up(front, uploads=1)  # only a store that holds what its database knows becomes its own
+    warm_up(front, uploads=1)  # A web process only accepts a store whose identity its database knows.
     store_unexpired(
         front.stack.administrator_url, files, owner_id=front.daemon_id, organization_id=front.organization_id
     )

@@ -1,4 +1,4 @@
-"""Fill a database with files in bulk, as rows: to see what a thing costs where much is stored."""
+"""Fill a database with many files as rows, to measure operations on a large database."""
 
 import os
 import random
@@ -40,7 +40,7 @@ FROM unnest(%(versions)s::uuid[]) AS version_id
 def store_unexpired(
     url: str, count: int, *, owner_id: str, organization_id: str, with_grants: bool = True
 ) -> None:
-    """Add rows of so many placed files with a deadline far off, and a grant on each."""
+    """Add rows of this many placed files with a distant deadline, and a grant on each."""
     grants = [_GRANTS] if with_grants else []
     for first in range(0, count, BATCH):
         values = {"count": min(BATCH, count - first), "owner": owner_id, "organization": organization_id}
@@ -49,7 +49,7 @@ def store_unexpired(
 
 
 def store_expired(url: str, objects: Path, count: int, *, byte_size: int) -> None:
-    """Add so many placed files whose deadline has passed, with their bytes."""
+    """Add this many placed files whose deadline has passed, with their bytes."""
     version_ids = [new_id() for _ in range(count)]
     content = os.urandom(byte_size)
     for version_id in version_ids:
@@ -60,7 +60,7 @@ def store_expired(url: str, objects: Path, count: int, *, byte_size: int) -> Non
 
 
 def some_files(url: str, count: int, *, owner_id: str) -> Sequence[tuple[UUID, UUID]]:
-    """Choose files of an owner at random: their ids with their current versions' ids."""
+    """Return random files of an owner: their ids with their current versions' ids."""
     connection = psycopg2.connect(url)
     try:
         with connection.cursor() as cursor:

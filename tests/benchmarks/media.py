@@ -1,4 +1,4 @@
-"""Rows about media: attachments pushed with their bytes, and such as are fetched from the address that was pushed."""
+"""Rows about media: attachments that are pushed as bytes, and those that are fetched from a pushed URL."""
 
 import json
 import os
@@ -21,7 +21,7 @@ PUSH_MILLISECONDS, IMPORT_MILLISECONDS = 6.0, 12.0
 
 
 def media(bench: Bench) -> Iterator[Line]:
-    """Push 50 KiB from many clients, as bytes and as an address."""
+    """Push 50 KiB from many clients, as bytes and as a URL."""
     count = bench.scaled(1600, 320)
     front = bench.media_front
     attachment = PNG.content + os.urandom(CONTENT_BYTES - len(PNG.content))

@@ -1,7 +1,7 @@
-"""The rows about neighbours: an honest tenant's p99 beside one at ten times each pool, against the same tenant's alone.
+"""The rows about neighbors: a tenant's p99 beside another tenant at ten times each pool, and alone.
 
-They are the trials of `tests/chaos/neighbours`, which fails where a victim waits too long; pools are small there, so
-that one machine can attack them.
+They are the trials of `tests/chaos/neighbours`, which fail if a victim waits too long. Pools are small there, so that
+one machine can fill them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def neighbours(bench: Bench) -> Iterator[Line]:
-    """Measure the victim of every pool, of a few in the short form."""
+    """Measure the victim of every pool; the quick form measures a few."""
     directory = bench.directory / "neighbours"
     with open_stage(directory, bench.servers, is_fair=True, max_wait_seconds=PATIENCE_SECONDS) as scene:
         for name in SOME if bench.quick else TRIALS:
@@ -33,7 +33,7 @@ def _compare(bench: Bench, scene: Scene, name: str) -> Iterator[Compared]:
 
 
 def _line(name: str, runs: Sequence[Compared]) -> Line:
-    """Show the run in the middle, by how late its requests were."""
+    """Return the line of the median run, by the delay of its requests."""
     middle = sorted(runs, key=lambda run: run.beside.p99 - allowed_seconds(run.quiet))[len(runs) // 2]
     failed = sum(len(run.quiet.failures) + len(run.beside.failures) for run in runs)
     return Line(

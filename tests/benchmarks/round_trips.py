@@ -1,7 +1,7 @@
-"""Rows about jobs: from a front to a worker and back, for a job without content, beside Celery as it comes.
+"""Rows about jobs: from a web process to a worker and back, for an empty job, compared with plain Celery.
 
-Ours goes by a model call's message, Celery's with our strategy, and comes back by the front's channel of replies; the
-yardstick is a task of Celery with threads over the same Valkey, and its result. Each client waits for one job's end
+The product uses a model call's message, Celery with its own strategy, and the web process's reply channel. The
+yardstick is a task of Celery with threads over the same Valkey, and its result. Each client waits for the end of a job
 before it sends the next.
 """
 
@@ -27,7 +27,7 @@ MOST_SECONDS = 0.003
 
 
 def queue(bench: Bench) -> Iterator[Line]:
-    """Time the queue itself, and what an upload waits for behind it."""
+    """Measure the queue itself, and what an upload waits for behind it."""
     yield _round_trips(bench)
     yield from placement_latency(bench)
 

@@ -1,9 +1,8 @@
-"""Rows about routing: what a message costs more when we send it on to its agent than when the agent is called directly.
+"""Rows about routing: the extra cost of a message that is forwarded to its agent, compared with a direct call.
 
 The agent is the published SDK's server (`peers/agents_sdk.py`), which does the same in both cases, and keeps its tasks
-in memory; its own CPU is not counted.
-What routing adds is authentication, admission, a durable turn, its lease, the request with token and attribution, and
-the events that are kept.
+in memory. Its own CPU is not counted. Routing adds authentication, admission, a durable turn with a lease, a request
+with token and attribution, and stored events.
 """
 
 import contextlib
@@ -24,7 +23,7 @@ EGRESS = {"EGRESS_ALLOW_PRIVATE": "true", "EGRESS_ALLOW_HTTP": "true"}
 
 
 def routing(bench: Bench) -> Iterator[Line]:
-    """Measure messages and streams that are sent on, beside those that are not."""
+    """Measure messages and streams that are forwarded, and those that are sent directly."""
     with _servers(bench) as (ours, agent):
         for server in (ours, agent):
             server.send(callers=1, count=20)
@@ -94,7 +93,7 @@ def _servers(bench: Bench) -> Iterator[tuple[Server, Server]]:
 
 
 def _route(base_url: str, key: str, deployment_id: str, agent_url: str) -> None:
-    """Name the agent as the endpoint of a deployment, and see that it can be spoken to."""
+    """Configure the agent as a deployment's endpoint, and check that it responds."""
     path = f"{base_url}/admin/deployments/{deployment_id}/endpoint"
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     body = json.dumps({"url": agent_url}).encode()

@@ -1,7 +1,7 @@
-"""Measure what a row of tables that are kept takes with its indexes: `python -m tests.benchmarks.row_sizes [COUNT]`.
+"""Measure the size of rows that are kept, with their indexes: `python -m tests.benchmarks.row_sizes [COUNT]`.
 
-Rows are as the service writes them, in the order of their moments, some of a hundred organizations and ten models. The
-runbook's figures (deploy/README.md#growth) are these.
+Rows are as the service writes them, in order of time, for some of a hundred organizations and ten models. The
+runbook's figures (deploy/README.md#growth) come from here.
 """
 
 import sys
@@ -81,7 +81,7 @@ SHOWN = (*ROWS, "file_versions", "file_words", "file_references")
 
 
 def measure(url: str, count: int) -> Iterator[tuple[str, int, int]]:
-    """Fill a migrated database; give what a row of each table takes in bytes, and how many of them are in indexes."""
+    """Fill a migrated database. Return the bytes of a row of each table, and how many of them are in indexes."""
     connection = psycopg2.connect(url)
     connection.autocommit = True
     with connection.cursor() as cursor:
@@ -100,7 +100,7 @@ def measure(url: str, count: int) -> Iterator[tuple[str, int, int]]:
 
 
 def main(count: int) -> None:
-    """Measure in a Postgres of its own, and print."""
+    """Measure in a Postgres of its own, and print the result."""
     with tempfile.TemporaryDirectory() as directory:
         server = EmbeddedPostgres(Path(directory) / "postgres", durable=False)
         server.start()

@@ -1,6 +1,7 @@
 """The row about storage charges: a day of many organizations, measured by its events and charged.
 
-The yardstick is the plain calculation over every stored version, which the meter replaces and the proof still does.
+The yardstick is the calculation over every stored version, which the meter replaces and the consistency check still
+runs.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ PRICE = 25_000
 _ORGANIZATIONS = (
     "INSERT INTO organizations (id, name) SELECT uuidv7(), 'o' FROM generate_series(1, %(organizations)s)"
 )
-# Files that appear evenly over forty days, and the payers in turn; one in ten ended within a month.
+# Files appear evenly over forty days, with the payers in turn. One in ten ended within a month.
 _FILES = """
 WITH payer AS (SELECT id, row_number() OVER () - 1 AS place FROM organizations)
 INSERT INTO files (id, organization_id, payer_id, purpose, owner_kind, owner_id, state, current_version_id, revision,
@@ -42,7 +43,7 @@ ORDER BY created_at
 
 
 def storage(bench: Bench) -> Iterator[Line]:
-    """Accrue one day after the other, in turn with the calculation over all versions."""
+    """Accrue days in sequence, in turn with the calculation over all versions."""
     versions, organizations = bench.scaled(100_000, 20_000), bench.scaled(1000, 200)
     url = bench.migrated_database("storage")
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,4 +1,4 @@
-"""Rows about expiry: how fast expired content goes, and that it does not matter how much is not expired."""
+"""Rows about expiry: the rate of removing expired content, with few and with many unexpired files."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ FILE_BYTES = 4096
 
 
 def sweeping(bench: Bench) -> Iterator[Line]:
-    """Expire files of 4 KiB, where few and where many others are stored."""
+    """Expire files of 4 KiB, beside few and beside many others."""
     count = bench.scaled(10_000, 2000)
     few, many = 10_000, bench.scaled(5_000_000, 100_000)
     bare = BareSweep(bench.migrated_database("bare"), bench.directory / "bare-objects")

@@ -1,7 +1,7 @@
-"""The row about takeovers: how long after its worker was killed another one runs a turn.
+"""The row about takeovers: the time from a worker's death until another worker runs its turn.
 
-What is timed is from SIGKILL to the row that says another worker has leased the turn; a look at the row every ten
-milliseconds is part of it.
+The time is from SIGKILL to the row that shows the other worker's lease. The row is polled every ten milliseconds,
+which is included.
 """
 
 import statistics
@@ -26,7 +26,7 @@ LOOK_SECONDS = 0.01
 
 
 def takeovers(bench: Bench) -> Iterator[Line]:
-    """Kill the worker of a turn again and again, each time beside another that has nothing to do."""
+    """Kill the worker of a turn repeatedly, each time beside another idle worker."""
     script = bench.directory / "takeover.yaml"
     script.write_text(SCRIPT)
     settings = ALLOCATOR | DEFAULTS | {"A2A_SCRIPT": str(script)}
@@ -61,7 +61,7 @@ def _start(worker: Service) -> None:
 
 
 def _begin_task(client: Client, connection: Any) -> str:
-    """Send a message whose agent never answers; give its task, which the only worker runs."""
+    """Send a message to an agent that never replies. Return its task, which the only worker runs."""
     message = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": "wait"}]}
     body = {"message": message, "configuration": {"returnImmediately": True}}
     answer = client.request("POST", "/message:send", json=body, headers=VERSION)

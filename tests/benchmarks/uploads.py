@@ -1,4 +1,4 @@
-"""Rows about uploads: large ones, many small ones, the memory they take, how soon they are answered and placed."""
+"""Rows about uploads: large and many small ones, their memory, and the time until response and placement."""
 
 import os
 import time
@@ -29,7 +29,7 @@ _RATIOS = {"nginx": 0.5, "copyparty": 1.5, "rclone": 2.0}
 
 
 def large_uploads(bench: Bench) -> Iterator[Line]:
-    """One large upload at a time, against servers that neither hash nor flush nor promise."""
+    """One large upload at a time, compared with servers that neither hash nor flush."""
     size = bench.scaled(GIBIBYTE, 128 * MEBIBYTE)
     content = bench.content_file(size)
     contenders: dict[str, Contender] = {"ours": lambda: _upload(bench, content)}
@@ -61,7 +61,7 @@ def large_uploads(bench: Bench) -> Iterator[Line]:
 
 
 def upload_memory(bench: Bench) -> Iterator[Line]:
-    """How much the front grows by one very large upload."""
+    """The memory that the web process grows by for one very large upload."""
     size = bench.scaled(2 * GIBIBYTE, 256 * MEBIBYTE)
     content = bench.content_file(size)
     front = bench.lone_front("memory")
@@ -80,7 +80,7 @@ def upload_memory(bench: Bench) -> Iterator[Line]:
 
 
 def small_uploads(bench: Bench) -> Iterator[Line]:
-    """Many clients with 4 KiB each, against the bare durable file and the bare transaction one after the other."""
+    """Many clients with 4 KiB each, compared with the bare durable file followed by the bare transaction."""
     count = bench.scaled(4000, 800)
     front, content = bench.front, os.urandom(4096)
     bare_url = _bare_database(bench)
@@ -129,7 +129,7 @@ def small_uploads(bench: Bench) -> Iterator[Line]:
 
 
 def upload_latency(bench: Bench) -> Iterator[Line]:
-    """One client with 1 KiB: from its last byte to the answer; and what the same write takes bare."""
+    """One client with 1 KiB: from its last byte to the response, compared with the same bare writes."""
     count = bench.scaled(600, 150)
     front, content = bench.front, os.urandom(1024)
     warm_up(front)
@@ -158,11 +158,11 @@ def upload_latency(bench: Bench) -> Iterator[Line]:
 
 
 def placement_latency(bench: Bench) -> Iterator[Line]:
-    """From the answer, which follows the commit, through the queue and a worker, to the row that says live."""
+    """From the response, which follows the commit, through the queue and a worker, to the row that is live."""
     count = bench.scaled(60, 10)
     front = bench.front
     warm_up(front)
-    # The last uploads of the warm-up are sent for within a spacing, and the next not before another.
+    # Placement jobs keep a minimum spacing. Wait for the job of the warm-up, and until another may start.
     time.sleep(2 * PlaceStaged.spacing_seconds)
     connection = Connection(front.port)
     database = psycopg2.connect(front.stack.administrator_url)
@@ -175,7 +175,7 @@ def placement_latency(bench: Bench) -> Iterator[Line]:
             while _count_staged(cursor):
                 time.sleep(0.0002)
             seconds.append(time.perf_counter() - answered_at)
-            # Within the spacing the next one would wait for those that follow it.
+            # A job within the spacing would be delayed, to place later uploads with it.
             time.sleep(PlaceStaged.spacing_seconds)
     connection.close()
     database.close()
@@ -211,7 +211,7 @@ def _put(port: int, pid: int, path: str, content: Path, stored: Path) -> Sample:
 
 
 def _settled(bench: Bench, sample: Sample, *, remove: bool = False) -> Sample:
-    """Wait until the workers have placed everything; large content is then taken away, to spare the disk."""
+    """Wait until the workers have placed everything. Then delete large content, to spare the disk."""
     database = psycopg2.connect(bench.front.stack.administrator_url)
     database.autocommit = True
     with database.cursor() as cursor:

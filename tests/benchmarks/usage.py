@@ -1,6 +1,6 @@
-"""The row about usage: what a report over each window costs an organization that has made ten million calls in it.
+"""The row about usage: the cost of a report over each window, for an organization with ten million calls in it.
 
-The reports read daily and hourly sums, and records at the edges. The yardstick is the sum over the records themselves.
+The reports read daily and hourly sums, and records at the edges. The yardstick is the sum over the records.
 """
 
 import json
@@ -30,7 +30,7 @@ WHERE organization_id = %s AND occurred_at >= now() - %s GROUP BY 1
 
 
 def usage_windows(bench: Bench) -> Iterator[Line]:
-    """Ask for each window by HTTP, one after the other."""
+    """Request each window by HTTP, in sequence."""
     records, asked = bench.scaled(10_000_000, 100_000), bench.scaled(50, 15)
     front = bench.lone_front("usage")
     url = front.stack.administrator_url

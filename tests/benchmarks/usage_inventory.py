@@ -1,4 +1,4 @@
-"""Fill a database with usage in bulk, as rows: many organizations, keys and settled calls."""
+"""Fill a database with usage as rows: many organizations, keys and settled calls."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from shared.ids import new_id
 DAYS = 30
 BATCH = 1_000_000
 
-# Evenly over thirty days up to now, the models, users and organizations in turn.
+# Evenly over the last thirty days, with models, users and organizations in turn.
 _CALLS = """
 CREATE TEMPORARY TABLE calls AS
 SELECT uuidv7() AS id, n, payer.id AS organization_id, 'fake/' || (n %% %(models)s) AS model,
@@ -57,7 +57,7 @@ _POSTED = 10**15
 def record_usage(
     url: str, count: int, *, organizations: Sequence[str], users: Sequence[str], models: int, with_money: bool
 ) -> None:
-    """Add so many usage records; `with_money` also the invocations and entries of the same calls."""
+    """Add this many usage records. `with_money` also adds the invocations and entries of the same calls."""
     statements = [_RECORDS, *([_INVOCATIONS, _ENTRIES, _COUNT_ENTRIES] if with_money else [])]
     connection = _connect(url)
     with connection.cursor() as cursor:
@@ -80,7 +80,7 @@ def record_usage(
 
 
 def add_key_holders(url: str, count: int, *, organizations: int) -> tuple[list[str], list[str], list[Secret]]:
-    """Add organizations with credits, and in turn so many members with a key; give their ids and the keys."""
+    """Add organizations with credits, and this many members with a key in turn. Return their ids and the keys."""
     payers = [str(new_id()) for _ in range(organizations)]
     people = [str(new_id()) for _ in range(count)]
     keys = [issue(Prefix.API_KEY) for _ in range(count)]
@@ -106,7 +106,7 @@ def add_key_holders(url: str, count: int, *, organizations: int) -> tuple[list[s
 
 
 def begin_rollups(url: str) -> None:
-    """Let the rollups begin before everything that was added."""
+    """Make the rollups begin before everything that was added."""
     connection = _connect(url)
     with connection.cursor() as cursor:
         cursor.execute("UPDATE usage_rollup SET rolled_up_to = now() - interval '1 day' * %s", (DAYS + 1,))
@@ -114,7 +114,7 @@ def begin_rollups(url: str) -> None:
 
 
 def analyze(url: str) -> None:
-    """Have Postgres know what is there."""
+    """Update the planner's statistics."""
     connection = _connect(url)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")

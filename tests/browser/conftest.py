@@ -1,4 +1,4 @@
-"""What drives a browser; without it these tests are skipped."""
+"""The browser that the tests drive. Without it they are skipped."""
 
 import shutil
 
@@ -11,7 +11,7 @@ __all__ = ["node", "tools"]
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """Find Debian's Chromium, or another."""
+    """Return the path of Debian's Chromium, or of another one."""
     found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
     browser = next(filter(None, found), None)
     if browser is None:

@@ -1,4 +1,4 @@
-"""Organizations to look at: with nothing, with one and with very many of everything, named by somebody hostile."""
+"""Organizations for the console tests: empty, with one of everything, with very many, and with hostile names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,14 +44,14 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True, kw_only=True)
 class House:
-    """An organization's owner, and one of everything that the address of a page can name."""
+    """An organization's owner, and one resource of each kind that a page's path can name."""
 
     owner: Person
     named: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_house(service: ModelService, name: str, count: int) -> House:
-    """Make an organization with so many of everything."""
+    """Create an organization with this many of everything."""
     organization_id = service.identity.organization(name).id
     owner = service.identity.person(organization_id, Role.WORKSPACE_OWNER, bound=bool(count))
     with service.database.transaction() as session:
@@ -64,7 +64,7 @@ def make_house(service: ModelService, name: str, count: int) -> House:
 
 @dataclass(frozen=True, kw_only=True)
 class _Builder:
-    """Fills one organization."""
+    """Creates the content of one organization."""
 
     service: ModelService
     id: UUID
@@ -104,7 +104,7 @@ class _Builder:
         self.rows.append((table, values))
 
     def _call(self, principals: list[UUID]) -> None:
-        """Have models called: four times as often as there is anything else."""
+        """Make model calls: four times as many as there are other resources."""
         used = Calls(self.service.database, self.id)
         used.top_up(1000 * MICRO)
         keys = [self.service.identity.person(self.id, bound=True) for _ in range(self.count)]
@@ -137,7 +137,7 @@ class _Builder:
         return budget_id
 
     def _equip(self, agent: CreatedDeployment) -> None:
-        """Give an agent behaviors, schedules and an endpoint with a problem."""
+        """Give an agent behaviors, schedules, and an endpoint with a problem."""
         deployment_id = agent.deployment.id
         for at in range(min(self.count, 20)):
             name = f"{NAMES[at % len(NAMES)]} {at}"
@@ -171,7 +171,7 @@ class _Builder:
         )
 
     def _bring(self, distribution: CreatedDistribution) -> None:
-        """Import what a network brings, and give notifications up."""
+        """Import media of a network, and let notifications fail for good."""
         distribution_id = distribution.distribution.id
         for at in range(self.count):
             has_failed = at % 2 == 0
@@ -204,7 +204,7 @@ class _Builder:
             )
 
     def _store(self, principals: list[UUID]) -> UUID:
-        """Store files; give one with versions, links and references."""
+        """Store files; one has versions, links and references."""
         ids = [new_id() for _ in range(self.count)]
         for at, file_id in enumerate(ids):
             version_id = self._version(file_id, at, revision=self.count if file_id == ids[-1] else 1)
@@ -258,7 +258,7 @@ class _Builder:
         return version_id
 
     def _work(self, agent: CreatedDeployment, principals: list[UUID]) -> UUID:
-        """Begin tasks in every state; give one that is long and waits for an answer of the owner."""
+        """Create tasks in every state. One is long and waits for the owner's input."""
         states = ("COMPLETED", "FAILED", "WORKING", "CANCELED", "REJECTED", "INPUT_REQUIRED")
         task_id = new_id()
         for at in range(self.count):

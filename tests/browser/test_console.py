@@ -1,7 +1,7 @@
-"""The console in a real browser, over the whole service: readable by everyone, by keyboard, and without scripts.
+"""The console in a real browser, over the whole service: accessible, usable by keyboard and without scripts.
 
-`make test-console` keeps screenshots of every page under `dist/console/`; look at them. With `CONSOLE_SHORT=1` it has
-fewer houses and screens; with `CONSOLE_SHORT=2`, as in CI, very many of everything on one screen.
+`make test-console` writes screenshots of every page to `dist/console/`. With `CONSOLE_SHORT=1` it uses fewer
+organizations and screens; with `CONSOLE_SHORT=2`, as in CI, only the largest organization on one screen.
 """
 
 import json
@@ -36,7 +36,7 @@ SHORT_WALKS = ["/console", "/console/models", "/console/files", "/console/people
 ALL = {route.path for routes in PAGES for route in routes.declared if route.method == "GET"}
 OPERATIONS = "/console/operations"
 OPEN = ("/", "/problems", "/problems/not_found", "/console/in")
-"""Pages for everybody."""
+"""Pages that need no session."""
 NO_PAGES = {"/console/activity.csv", "/console/files/<id:file_id>/content"}
 MORE = (
     "/console?window=24h",
@@ -44,11 +44,11 @@ MORE = (
     "/console/files?name=nothing",
     "/console/tasks?state=failed",
 )
-"""Pages as filters leave them."""
+"""Pages with filters set."""
 
 
 def paths_for(house: House) -> list[str]:
-    """Give the addresses of all pages about an organization, as far as it has what they name."""
+    """Return the paths of all pages about an organization, for the resources that it has."""
     filled = {path: _fill(path, house.named) for path in ALL - NO_PAGES - {OPERATIONS}}
     return sorted([path for path in filled.values() if "<" not in path] + list(MORE))
 
@@ -65,7 +65,7 @@ def service(node: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="module")
 def seen(service: ModelService, chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Look at everything once."""
+    """Open every page once, and record the findings."""
     screenshots = Path(os.environ.get("SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
     screenshots.mkdir(parents=True, exist_ok=True)
     houses = {name: make_house(service, f"{name.capitalize()} & Sons", size) for name, size in SIZES.items()}

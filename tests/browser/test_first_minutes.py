@@ -1,7 +1,7 @@
-"""The first ten minutes: `make up` at a terminal, and a stranger who reads nothing but what it prints.
+"""The first ten minutes: `make up` in a terminal, and a new user who reads only what it prints.
 
-A part of `make test-console`. The same things are done by the command that `make up` names, and in the browser that
-opens its link.
+A part of `make test-console`. The same steps run by the command that `make up` names, and in the browser that opens
+its link.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ REPORT = "the first report of the first day"
 
 @dataclass(frozen=True, kw_only=True)
 class Started:
-    """What runs, and what was printed when it was ready."""
+    """The running service, and what it printed when it was ready."""
 
     url: str
     told: str
@@ -42,13 +42,13 @@ class Started:
 
     @property
     def link(self) -> str:
-        """The link to the console."""
+        """Return the link to the console."""
         found = re.search(r"http\S+/console/in#svl_\w+", self.told)
         assert found, self.told
         return found[0]
 
     def command(self, *words: str) -> str:
-        """Run the command as it was printed; give what it tells a program."""
+        """Run the command as it was printed. Return its JSON output."""
         found = re.search(r"(?:QM_HOME=\S+ )?\S*quartermaster(?= console link)", self.told)
         assert found, self.told
         inherited = {name: value for name, value in os.environ.items() if name not in FOREIGN}
@@ -62,7 +62,7 @@ class Started:
 
 @pytest.fixture(scope="module")
 def started(node: Path, chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """Run `make up` over a home where nothing is, at a terminal."""
+    """Run `make up` in a terminal, with an empty home directory."""
     home, port = tmp_path_factory.mktemp("newcomer") / "home", find_free_port()
     inherited = {name: value for name, value in os.environ.items() if name not in {*FOREIGN, "MAKELEVEL"}}
     ours, theirs = pty.openpty()
@@ -90,14 +90,14 @@ def started(node: Path, chromium: str, tmp_path_factory: pytest.TempPathFactory)
         yield Started(url=f"http://127.0.0.1:{port}", told=told(), home=home)
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
+            os.killpg(process.pid, signal.SIGINT)  # The signal of Ctrl-C.
         process.wait(PATIENCE_SECONDS)
         reader.join()
         os.close(ours)
 
 
 def _read(terminal: int, said: list[bytes]) -> None:
-    with contextlib.suppress(OSError):  # nobody writes to it any more
+    with contextlib.suppress(OSError):  # All writers have ended.
         while read := os.read(terminal, 1 << 16):
             said.append(read)
 
@@ -118,9 +118,7 @@ def test_printed_links_and_commands_work(started: Started) -> None:
     assert '"event"' not in started.told
 
 
-def test_command_shares_a_file_and_calls_model_and_agent(
-    started: Started, stored: dict[str, Any]
-) -> None:
+def test_command_shares_a_file_and_calls_model_and_agent(started: Started, stored: dict[str, Any]) -> None:
     shared = json.loads(started.command("files", "share", stored["id"]))
     assert open_link(shared["url"], via=started.url).text == REPORT
     assert "good morning" in started.command("models", "ask", "scripted/echo", "good morning")

@@ -1,4 +1,4 @@
-"""Every page of the console before an organization of a million calls, files and entries, and of much of all else.
+"""Every page of the console for an organization with a million calls, files and entries, and many other resources.
 
 A part of `make test-console`: it takes minutes to fill the tables. The times are printed, page by page.
 """
@@ -59,11 +59,11 @@ FILTERS = {
         *("notifications=Dead", "notifications=Waiting", "notifications=Delivered"),
     ),
 }
-"""What pages are also asked with."""
+"""Filters that pages are also requested with."""
 
 
 def much_for(member_id: UUID) -> Much:
-    """Say how much there is: calls in a hundred ways over thirty days, a twentieth of them a member's, and charged."""
+    """Fill the tables: calls of a hundred kinds over thirty days, a twentieth of them by one member, and charged."""
     return Much(
         copies={
             **dict.fromkeys(("files", "usage_records", "ledger_entries"), MILLION),
@@ -96,14 +96,14 @@ def much_for(member_id: UUID) -> Much:
 
 @dataclass(frozen=True, kw_only=True)
 class Large:
-    """The large organization, and the cookies of those who look at it."""
+    """The large organization, and the session cookies of its users."""
 
     front: Front
     resources: Mapping[str, str]
     cookies: Mapping[str, str]
 
     def seconds(self, address: str, by: str) -> Sequence[float]:
-        """Ask for a page again and again; give how long each time took. Nothing where a member may not see it."""
+        """Request a page repeatedly. Return the seconds of each request; none if a member may not see the page."""
         client = self.front.app.test_client(use_cookies=False)
         taken = []
         for _ in range(1 + ASKED):
@@ -159,7 +159,7 @@ def addresses(resources: Mapping[str, str]) -> Iterator[str]:
 def test_no_page_takes_longer_than_a_fifth_of_a_second(
     large: Large, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The quickest of the times of a page is its own: what is more, others on this machine took."""
+    """The fastest of a page's times is compared. Slower ones include other work of this machine."""
     times = [
         (min(taken), statistics.median(taken), by, address)
         for address in addresses(large.resources)

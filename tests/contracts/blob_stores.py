@@ -1,4 +1,4 @@
-"""The stores under contract, each with an outside view of what it really holds."""
+"""The stores under contract, each with a view of its content from outside."""
 
 import random
 from copy import copy
@@ -19,7 +19,7 @@ PIECE_BYTES = 64 * 1024
 
 
 class Bench(Protocol):
-    """A store, how another process opens it, and what lies in it."""
+    """A store, a second handle as of another process, and a view of its content."""
 
     url: str
     s3: S3Access
@@ -28,10 +28,10 @@ class Bench(Protocol):
     def store(self) -> BlobStore: ...
 
     def leftovers(self) -> set[str]:
-        """Name everything that takes up space, finished or not."""
+        """Return the names of everything that takes up space, finished or not."""
 
     def tamper(self, version_id: UUID) -> None:
-        """Replace a placed blob by something shorter."""
+        """Replace a placed blob by shorter content."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ class LocalBench:
 class S3Bench:
     """A store in a bucket of its own.
 
-    Making a client takes as long as what most tests do; those that do not change theirs share one for each server.
+    Creating a client takes as long as most tests. Tests that do not change the client share one for each server.
     """
 
     url: str
@@ -97,12 +97,12 @@ _bucket_of = cache(_make_bucket)
 
 
 def content_of(version_id: UUID, size_bytes: int) -> bytes:
-    """Make content that no two versions share."""
+    """Return content that differs for each version."""
     return random.Random(version_id.int).randbytes(size_bytes)
 
 
 def stage(store: BlobStore, size_bytes: int = 1000) -> Blob:
-    """Receive a blob's content as the front does."""
+    """Receive a blob's content as the web process does."""
     version_id = new_id()
     receiver = store.receive(version_id, size_bytes=size_bytes, upload_id=store.begin(version_id))
     content = content_of(version_id, size_bytes)
@@ -127,12 +127,12 @@ def read(store: BlobStore, blob: Blob, *, placed: bool = True) -> bytes:
 
 
 def is_intact(store: BlobStore, blob: Blob, *, placed: bool = True) -> bool:
-    """Whether a blob reads back as it was received."""
+    """Return whether a blob reads back as it was received."""
     return read(store, blob, placed=placed) == content_of(blob.version_id, blob.size_bytes)
 
 
 def sweep_without_rows(store: BlobStore, recorded: Blob | None = None) -> None:
-    """Clean up as the domain does after a front died before its commit; `recorded` is the row it left, if any."""
+    """Run the sweep as after a web process died before its commit. `recorded` is the row that it left, if any."""
     for batch in store.list_unlocked():
         for found in batch:
             found.discard()

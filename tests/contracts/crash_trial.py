@@ -1,14 +1,14 @@
-"""A trial of the local store's protocol: workers that do everything at once, killed and paused at random.
+"""A trial of the local store's protocol: workers that do everything concurrently, killed and paused at random.
 
-    python -m tests.contracts.crash_trial <directory> <seconds> <seed> [variant]
+python -m tests.contracts.crash_trial <directory> <seconds> <seed> [variant]
 
-The parent forks workers, kills or pauses one every few milliseconds and forks another. The truth is kept as the
-product keeps it, in rows changed by transactions (SQLite here, which survives a kill without a server). In the end
-the parent does once what jobs and sweeps would do, and compares the store with the rows: every committed blob must
-read back, every byte on disk must have a row. It prints what it did and what was wrong, as one line of JSON.
+The parent forks workers, kills or pauses one every few milliseconds and forks another. As in the product, rows that
+are changed by transactions are the truth (SQLite here, which survives a kill without a server). At the end the parent
+does once what jobs and sweeps would do, and compares the store with the rows: every committed blob must read back,
+every byte on disk must have a row. It prints its counts and every violation as one line of JSON.
 
-The variants are wrong on purpose, to see that the trial would notice: `object-first` removes the object before the
-staged name, `unlocked` sweeps without regard to locks, `rows-first` deletes rows before bytes.
+The variants are deliberate defects, to show that the trial detects them: `object-first` removes the object before the
+staged name, `unlocked` sweeps without locks, `rows-first` deletes rows before bytes.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ PIECE_BYTES = 1500
 
 
 class RemovesObjectsFirst(LocalBlobStore):
-    """Wrong: a placement may slip between the two unlinks."""
+    """A deliberate defect: a placement may run between the two unlinks."""
 
     def _unlink(self, at: LocalDirectory, blob: Blob) -> None:
         for path in (at.object_path(blob.version_id), at.staging_path(blob.version_id)):
@@ -44,7 +44,7 @@ class RemovesObjectsFirst(LocalBlobStore):
 
 
 class Trial:
-    """What one worker can do; every method may be its last."""
+    """The actions of one worker. A kill may end each of them."""
 
     def __init__(self, directory: Path, seed: int, variant: str) -> None:
         """Open the store and the rows."""
@@ -59,13 +59,13 @@ class Trial:
         self.random = random.Random(seed)
 
     def work(self) -> None:
-        """Do anything, for ever."""
+        """Run random actions forever."""
         steps = [self.upload] * 8 + [self.place] * 2 + [self.doom, self.collect] * 2 + [self.sweep, self.read]
         while True:
             self.random.choice(steps)()
 
     def upload(self) -> None:
-        """Receive, seal, commit, release; sometimes think better of it."""
+        """Receive, seal, commit and release a blob; sometimes discard it instead."""
         version_id = new_id()
         size_bytes = len(content_of(version_id))
         receiver = self.store.receive(version_id, size_bytes=size_bytes)
@@ -82,7 +82,7 @@ class Trial:
         receiver.release()
 
     def place(self) -> None:
-        """Place without a lease, so that workers collide."""
+        """Place blobs without a lease, so that workers collide."""
         blobs = self.find("staged", 5)
         time.sleep(self.random.random() * 0.01)
         failures = self.store.place(blobs)
@@ -94,14 +94,14 @@ class Trial:
                 )
 
     def doom(self) -> None:
-        """Delete a few blobs, as far as readers are concerned; often while somebody is about to place them."""
+        """Mark a few blobs for deletion, often while another worker is about to place them."""
         for blob in self.find("live", 1) + self.find("staged", 2):
             self.rows.execute(
                 "UPDATE blobs SET state = 'doomed' WHERE version_id = ?", (str(blob.version_id),)
             )
 
     def collect(self) -> None:
-        """Remove what is doomed, then its rows."""
+        """Remove blobs that are marked for deletion, then their rows."""
         blobs = self.find("doomed", 10)
         if self.variant == "rows-first":
             self.forget(blobs)
@@ -126,13 +126,13 @@ class Trial:
                     found.discard()
 
     def read(self) -> None:
-        """Read committed blobs; missing bytes are wrong unless the blob was doomed meanwhile."""
+        """Read committed blobs. A missing blob is a violation unless it was marked for deletion meanwhile."""
         for state in ("staged", "live"):
             for blob in self.find(state, 3):
                 self.check(blob, placed=state == "live")
 
     def check(self, blob: Blob, *, placed: bool) -> None:
-        """Read one blob and note what is wrong with it."""
+        """Read one blob and record a violation."""
         try:
             with self.store.open(blob.version_id, placed=placed) as reader:
                 found = b"".join(reader.chunks(0, blob.size_bytes))
@@ -144,12 +144,12 @@ class Trial:
             self.note(f"corrupt {blob.version_id}")
 
     def state(self, version_id: UUID) -> str | None:
-        """Ask for a blob's state."""
+        """Return a blob's state."""
         row = self.rows.execute("SELECT state FROM blobs WHERE version_id = ?", (str(version_id),)).fetchone()
         return None if row is None else str(row[0])
 
     def find(self, state: str, limit: int) -> list[Blob]:
-        """Pick some blobs in a state."""
+        """Return some blobs in a state."""
         rows = self.rows.execute(
             "SELECT version_id, size_bytes FROM blobs WHERE state = ? ORDER BY random() LIMIT ?",
             (state, limit),
@@ -157,7 +157,7 @@ class Trial:
         return [Blob(version_id=UUID(version_id), size_bytes=size_bytes) for version_id, size_bytes in rows]
 
     def note(self, violation: str) -> None:
-        """Write a violation where the parent finds it."""
+        """Record a violation for the parent."""
         with self.violations.open("a") as file:
             file.write(violation + "\n")
 
@@ -180,15 +180,15 @@ class Trial:
 
 
 def content_of(version_id: UUID) -> bytes:
-    """Make content of a size and bytes that only this version has."""
+    """Return content with a size and bytes that only this version has."""
     return version_id.bytes * ((version_id.int >> 8) % (PIECES * PIECE_BYTES // 16))
 
 
 def run(directory: Path, seconds: float, seed: int, variant: str = "") -> dict[str, object]:
-    """Kill workers for so long, then settle; return the tally."""
+    """Kill workers during this time, then settle. Return the counts."""
     chance = random.Random(seed)
     rows = sqlite3.connect(directory / "rows", isolation_level=None)
-    # Before anybody forks: to change the journal needs the file alone, and SQLite does not wait for that.
+    # Before any fork: changing the journal mode needs the file alone, and SQLite does not wait for that.
     rows.execute("PRAGMA journal_mode = WAL")
     rows.execute("CREATE TABLE blobs (version_id TEXT PRIMARY KEY, size_bytes INTEGER, state TEXT)")
     rows.close()
@@ -231,7 +231,7 @@ def _kill(worker: int) -> None:
 
 @contextlib.contextmanager
 def _perhaps_paused(worker: int, chance: random.Random) -> Iterator[None]:
-    """Stop a worker for a while now and then: the zombie that wakes up when its work was done by others."""
+    """Stop a worker now and then, as a zombie that continues after others have done its work."""
     if chance.random() > 0.2:
         yield
         return

@@ -1,4 +1,4 @@
-"""A process that uploads one blob and says what it took, or stops half-way to be killed there.
+"""A process that uploads one blob and reports its cost, or stops half-way to be killed there.
 
 python -m tests.contracts.lone_upload <url> <endpoint or -> <size> complete|hang
 """
@@ -15,7 +15,7 @@ PIECE = b"q" * (256 * 1024)
 
 
 def main(url: str, endpoint_url: str, size: str, ending: str) -> None:
-    """Upload `size` bytes; print one line of JSON."""
+    """Upload `size` bytes. Print one line of JSON."""
     size_bytes = int(size)
     access = S3Access(
         endpoint_url=endpoint_url, region="us-east-1", access_key_id="test", secret_access_key="test"

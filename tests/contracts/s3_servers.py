@@ -1,6 +1,6 @@
-"""S3 servers to test against: separate processes on a free port, gone with the test run.
+"""S3 servers for tests: separate processes on a free port, which end with the test run.
 
-Each starts once; tests that share it have buckets of their own.
+Each starts once. Tests that share one have buckets of their own.
 """
 
 import os
@@ -34,7 +34,7 @@ def ministack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Access]:
 
 @contextmanager
 def running_moto(directory: Path) -> Iterator[S3Access]:
-    """Run moto's server: knows little of checksums, answers 500 where it should say NoSuchUpload."""
+    """Run moto's server. It has few checks of checksums, and returns 500 instead of NoSuchUpload."""
     port = find_free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with _running(command, {}, port, directory / "moto.log") as access:
@@ -43,7 +43,7 @@ def running_moto(directory: Path) -> Iterator[S3Access]:
 
 @contextmanager
 def running_ministack(directory: Path) -> Iterator[S3Access]:
-    """Run ministack's server: strict about checksums, conditions and aborted uploads."""
+    """Run ministack's server. It is strict about checksums, conditions and aborted uploads."""
     port = find_free_port()
     environment = {"GATEWAY_PORT": str(port), "BIND_HOST": "127.0.0.1", "SERVICES": "s3", "SFTP_ENABLED": "0"}
     with _running(

@@ -1,4 +1,4 @@
-"""What every blob store must do, on real stores: a directory, and S3 servers of two temperaments."""
+"""The contract of every blob store, on real stores: a directory, and two S3 servers that differ in strictness."""
 
 import json
 import subprocess
@@ -65,7 +65,7 @@ def test_a_write_of_any_size_keeps_its_bytes_and_order(store: BlobStore) -> None
     for size_bytes in (1, 0, 7, 3 * MIB, 8 * MIB):
         receiver.write(memoryview(whole)[start : start + size_bytes])
         start += size_bytes
-    whole[:] = bytes(len(whole))  # the receiver kept nothing of ours
+    whole[:] = bytes(len(whole))  # The receiver keeps no reference to the caller's buffer.
     blob = receiver.seal()
     receiver.release()
     store.place([blob])
@@ -88,16 +88,14 @@ def test_one_reader_serves_range_after_range(store: BlobStore) -> None:
     content = content_of(blob.version_id, blob.size_bytes)
 
     with store.open(blob.version_id, placed=True) as reader:
-        next(reader.chunks(0, 600_000))  # left unfinished
+        next(reader.chunks(0, 600_000))  # This reader is left unfinished.
         found = b"".join(reader.chunks(10, 500_000)), b"".join(reader.chunks(0, 5))
 
     assert found == (content[10:500_000], content[:5])
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 1001), (5000, 6000)])
-def test_truncated_blob_is_damaged_before_anything_is_read(
-    store: BlobStore, start: int, stop: int
-) -> None:
+def test_truncated_blob_is_damaged_before_anything_is_read(store: BlobStore, start: int, stop: int) -> None:
     blob = put(store)
 
     with store.open(blob.version_id, placed=True) as reader, pytest.raises(BlobDamaged):
@@ -140,7 +138,7 @@ def test_eight_workers_placing_one_blob_all_succeed(bench: Bench) -> None:
     with ThreadPoolExecutor(8) as pool:
         failures = list(pool.map(lambda _: bench.store.place([blob]), range(8)))
 
-    # A server may refuse a completion while another is under way: that worker tries again.
+    # A server may refuse a completion while another is running. That worker tries again.
     assert {} in failures
     assert {type(error) for failed in failures for error in failed.values()} <= {BlobStoreUnavailable}
     assert bench.store.place([blob]) == {}

@@ -1,10 +1,10 @@
-"""Rows about models: whole answers at one and many callers, then streams, beside LiteLLM and the bare upstream.
+"""Rows about models: whole replies and streams, compared with LiteLLM and the bare upstream.
 
-The upstreams answer without delay, so what is measured is what a gateway adds. Ours holds, dispatches and settles
-credits durably for every call and sends it through the queue; LiteLLM, without a database here, only forwards.
+The upstreams reply without delay, so the rows measure what a gateway adds. The product holds, dispatches and settles
+credits durably for every call and sends it through the queue. LiteLLM, here without a database, only forwards.
 """
 
-# The multiplication sign is meant.
+# The multiplication sign is intended.
 # ruff: noqa: RUF001
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ LITELLM = "LiteLLM (without a database: no keys, budgets or spend; one process)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """One gateway's runs with so many callers: medians of the rates and the CPU, all calls' times."""
+    """One gateway's runs with this many callers: medians of the rates and the CPU, and all calls' times."""
 
     count: int
     sample: Sample
@@ -38,7 +38,7 @@ class Taken:
 
 
 def models(bench: Bench) -> Iterator[Line]:
-    """Measure everything about calls to models."""
+    """Measure all rows about model calls."""
     with gateways(bench, "models") as through:
         for gateway in through.all:
             _call(gateway, callers=32, count=bench.scaled(400, 100) if gateway is through.ours else 64)
@@ -62,7 +62,7 @@ def _whole_answers(bench: Bench, through: Gateways) -> Iterator[Line]:
 def _interleaved(
     bench: Bench, through: Gateways, *, callers: int, counts: tuple[int, int]
 ) -> dict[str, Taken]:
-    """Take turns; the counts are ours and LiteLLM's, which is slower."""
+    """Measure the gateways in turn. The numbers of calls differ, because LiteLLM is slower."""
     runs: dict[str, list[tuple[Sample, Timings]]] = {gateway.name: [] for gateway in through.all}
     count = {gateway.name: counts[0] for gateway in through.all} | {"LiteLLM": counts[1]}
     for _ in range(bench.scaled(3, 1)):
@@ -79,10 +79,10 @@ def _interleaved(
 
 
 def _timed_answers(bench: Bench, through: Gateways) -> Line:
-    """Ask for whole answers that take their time; what every process does meanwhile counts too."""
+    """Request whole replies that take their time. The idle CPU of every process counts too."""
     callers, count = 16, 16 * bench.scaled(6, 3)
     for gateway in through.all:
-        _call(gateway, callers=callers, count=callers, model=TIMED)  # so that connections are there
+        _call(gateway, callers=callers, count=callers, model=TIMED)  # So that connections are open.
     taken = {
         gateway.name: _call(gateway, callers=callers, count=count, model=TIMED)[0]
         for gateway in (through.ours, through.litellm)

@@ -1,6 +1,6 @@
-"""Many callers of a model in one thread: whole answers timed, streams read chunk by chunk.
+"""Many callers of a model in one thread: whole replies are timed, streams are read chunk by chunk.
 
-Nothing is parsed but what is looked for, since the callers share the machine with what they measure.
+Only the needed parts are parsed, because the callers share the machine with the product.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Any
 from tests.benchmarks.clients import RequestFailed, content_length
 
 END_OF_STREAM = b"\r\n0\r\n\r\n"
-# The first piece of text of either upstream: the fake one says "token ", the pacing one stamps its pieces.
+# The first text of either upstream: the fake one sends "token ", the pacing one a timestamp.
 _FIRST_TOKEN = re.compile(rb'"content": ?"(?:token|at) ')
 _STAMP = re.compile(rb'"content": ?"at ([0-9.]+)"')
 _LONGEST_MATCH = 64
@@ -22,7 +22,7 @@ _LONGEST_MATCH = 64
 
 @dataclass(slots=True, kw_only=True)
 class Timings:
-    """What callers saw, in seconds: each call, the first token of each stream, how late each stamped chunk was."""
+    """Measurements in seconds: each call, the first token of each stream, the delay of each stamped chunk."""
 
     seconds: float = 0.0
     calls: list[float] = field(default_factory=list)
@@ -43,22 +43,22 @@ _Read = Callable[[_Caller, Timings, float], bool]
 
 
 def run_calls(port: int, request: bytes, *, callers: int, count: int) -> Timings:
-    """Make so many calls for whole answers, each caller one after the other."""
+    """Request this many whole replies, each caller in sequence."""
     return _run(port, request, callers, count, _read_answer)
 
 
 def run_streams(port: int, request: bytes, *, callers: int, count: int) -> Timings:
-    """Read so many streams, each caller one after the other."""
+    """Read this many streams, each caller in sequence."""
     return _run(port, request, callers, count, _read_stream)
 
 
 def run_events(port: int, request: bytes, *, callers: int, count: int) -> Timings:
-    """Read so many streams of agents' updates, each caller one after the other."""
+    """Read this many streams of agents' updates, each caller in sequence."""
     return _run(port, request, callers, count, _read_events)
 
 
 def first_event(port: int, request: bytes) -> float:
-    """Ask for a stream of agents' updates, and leave it once its first is there; give the seconds that took."""
+    """Request a stream of agents' updates, and close it after its first event. Return the seconds until then."""
     with _connect(port) as connection:
         caller = _Caller(connection=connection, sent_at=time.perf_counter())
         timings = Timings()

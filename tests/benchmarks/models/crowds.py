@@ -1,8 +1,8 @@
-"""Rows about many calls of models: hundreds that come at once for the first time, and what memory so many leave.
+"""Rows about many model calls: hundreds of simultaneous first calls, and the memory that many calls leave.
 
-The crowd asks by the official asynchronous client, which sends each call over a connection of its own, and none is
-tried again. Ours has not seen the crowd's key before; LiteLLM, without a database, knows one only. Where each call has
-a new key of its own, all are strangers of one address until their keys are known, and share what strangers have.
+The crowd uses the official asynchronous client, with a connection for each call and without retries. The product has
+not seen the crowd's key before; LiteLLM, without a database, has only one key. If each call has a new key, all calls
+are anonymous clients of one address until their keys are known, and share that address's slots.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _MESSAGES: list[ChatCompletionMessageParam] = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
-    """What became of a crowd's calls: how long each took that was answered, in seconds, and how many were not."""
+    """The results of a crowd's calls: the seconds of each successful call, and the number of failed ones."""
 
     seconds: Sequence[float]
     refused: int
@@ -48,7 +48,7 @@ class Crowd:
 
 
 def crowds(bench: Bench) -> Iterator[Line]:
-    """Let a crowd come, look at the processes, and have them carry calls on and on."""
+    """Run the crowd, measure the processes' memory, and then run a long series of calls."""
     with gateways(bench, "crowds") as through:
         for gateway in through.all:
             port, request = gateway.request(PLAIN)
@@ -128,7 +128,7 @@ def _memory_after(ours: Gateway) -> Iterator[Line]:
 
 
 def _flat_memory(bench: Bench, through: Gateways) -> Iterator[Line]:
-    """Compare the memory after a tenth of many calls, and after all of them."""
+    """Compare the memory after a tenth of the calls with that after all of them."""
     share = bench.scaled(100_000, 3_000) // ORGANIZATIONS
     seen: list[dict[str, int]] = []
     for key in _new_keys(through, ORGANIZATIONS, organizations=ORGANIZATIONS):

@@ -1,7 +1,7 @@
-"""What a model can be called through in a benchmark: nothing, the product, LiteLLM; all before the same upstreams.
+"""The gateways of the benchmark: none, the product, and LiteLLM, all in front of the same upstreams.
 
 The product runs as `make up` runs it: two web processes, the worker of models, the background worker and beat, over
-durable Postgres. CPU is that of everything behind a gateway's address except the upstreams.
+durable Postgres. CPU is that of all processes behind a gateway's address except the upstreams.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ PLAIN, LONG, PACED, SLOW, TIMED = "fake/plain", "fake/long", "fake/paced", "fake
 PACE_SECONDS = 0.04
 PACED_CHUNKS = 50
 TIMED_MILLISECONDS, TIMED_CHUNKS = 20, 100
-"""The reply of a hundred tokens over two seconds, which is what people ask for."""
+"""A reply of a hundred tokens over two seconds, as real models send it."""
 
 _MODEL = """
 [[models]]
@@ -48,7 +48,7 @@ class Gateway:
     renamed: Mapping[str, str]
 
     def request(self, model: str, *, is_stream: bool = False) -> tuple[int, bytes]:
-        """Give the port and the request of a call."""
+        """Return the port and the request of a call."""
         document = {
             "model": self.renamed.get(model, model),
             "messages": [
@@ -75,7 +75,7 @@ class Gateway:
         return CpuMeter(self.pids)
 
     def largest_process_bytes(self, part: str) -> int:
-        """Give the resident memory of the largest process of a part."""
+        """Return the resident memory of the largest process of a part."""
         trees = (psutil.Process(pid) for pid in self.pids[part])
         return max(
             each.memory_info().rss for tree in trees for each in (tree, *tree.children(recursive=True))
@@ -84,7 +84,7 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateways:
-    """All that could be had; `stack` is the product's."""
+    """All gateways that could be started. `stack` is the product's."""
 
     direct: Gateway
     ours: Gateway
@@ -99,7 +99,7 @@ class Gateways:
 
 @contextlib.contextmanager
 def gateways(bench: Bench, row: str) -> Iterator[Gateways]:
-    """Run the upstreams and all gateways within the block, in a directory of the row's."""
+    """Run the upstreams and all gateways within the block, in the row's directory."""
     directory = bench.directory / row
     directory.mkdir()
     with contextlib.ExitStack() as closing:
@@ -148,7 +148,7 @@ def _gateway(name: str, service: Service, key: str, pids: Mapping[str, Sequence[
 
 
 def _upstreams(bench: Bench, closing: contextlib.ExitStack, directory: Path) -> dict[str, tuple[int, str]]:
-    """Start the upstreams; give the port and the model behind each of our models' names."""
+    """Start the upstreams. Yield the port and model behind each of the product's model names."""
     plain, long, paced = free_port(), free_port(), free_port()
     chunks = long_chunks(bench)
     fake = "tests.support.models.upstreams"
@@ -159,7 +159,7 @@ def _upstreams(bench: Bench, closing: contextlib.ExitStack, directory: Path) -> 
     ):
         program = Program(
             name=f"upstream-{name}",
-            # A pipe that nobody writes to keeps it running.
+            # A pipe without a writer keeps it running.
             command=(
                 "/bin/sh",
                 "-c",
@@ -189,7 +189,7 @@ def _upstreams(bench: Bench, closing: contextlib.ExitStack, directory: Path) -> 
 
 
 def long_chunks(bench: Bench) -> int:
-    """Chunks of the long model's answer, all sent at once."""
+    """Return the chunks of the long reply, which are all sent at once."""
     return bench.scaled(500, 200)
 
 

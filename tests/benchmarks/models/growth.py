@@ -1,8 +1,8 @@
-"""The row about the growth of calls: the same calls where little is configured and recorded, and where much is.
+"""The row about the growth of calls: the same calls with little and with much configuration and history.
 
-Two installations that differ in size alone, in turn: models and keys, organizations, and calls that were settled. One
-caller makes one call after the other with ten of the keys and models; the last line takes another of all of them for
-every call, so that nothing a process keeps of a caller helps.
+Two installations differ only in size (models and keys, organizations, settled calls) and are measured in turn. One
+caller makes calls in sequence with ten of the keys and models. The last line uses another key and model for every
+call, so that caches of callers do not help.
 """
 
 import json
@@ -34,14 +34,14 @@ upstreams = [{{ provider = "fake", model = "upstream-model" }}]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much there is."""
+    """The number of rows of each kind."""
 
     models: int
     keys: int
     organizations: int
     calls: int
     charged: int
-    """How many of the calls have their invocation and entries too, besides the record of usage."""
+    """The number of calls that have an invocation and entries, besides the usage record."""
 
     def __str__(self) -> str:
         return (
@@ -51,7 +51,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """A running one, and requests to it."""
+    """A running installation, and requests to it."""
 
     port: int
     meter: CpuMeter
@@ -59,7 +59,7 @@ class Installation:
     various: Sequence[bytes]
 
     def call(self, requests: Sequence[bytes], count: int) -> Sample:
-        """Make so many calls, one after the other."""
+        """Make this many calls in sequence."""
 
         def run() -> None:
             connection = Connection(self.port)
@@ -71,7 +71,7 @@ class Installation:
 
 
 def calls_growth(bench: Bench) -> Iterator[Line]:
-    """Call in turn where there is little and where there is much."""
+    """Call the small and the large installation in turn."""
     count = bench.scaled(400, 100)
     small = Size(models=10, keys=10, organizations=1, calls=100, charged=100)
     large = Size(

@@ -1,8 +1,8 @@
 """LiteLLM's proxy as a yardstick, from the Python package index, in a virtual environment of its own.
 
-It runs as it comes, in one process, but without a database: its client of Postgres downloads programs that no package
-index has. So it checks one master key and keeps no keys, budgets or spend, which makes it cheaper than the job
-compared; a comparison that is printed says so.
+It runs with its defaults, in one process, but without a database: its Postgres client downloads programs that no
+package index has. So it checks one master key and keeps no keys, budgets or spend, and does less work than the
+product. Each printed comparison states this.
 """
 
 import json
@@ -41,7 +41,7 @@ class LiteLlm(Service):
 def litellm(
     peers: Path, directory: Path, port: int, models: Mapping[str, tuple[str, str]], *, may_install: bool
 ) -> LiteLlm | None:
-    """Describe a proxy with these models, each an upstream's address and its name there; None where there is none."""
+    """Describe a proxy with these models, each with an upstream's address and model name. None without LiteLLM."""
     environment = peers / "litellm"
     if not (may_install or (environment / "bin" / "litellm").exists()):
         return None
@@ -49,10 +49,11 @@ def litellm(
     if program is None:
         return None
     directory.mkdir()
-    configuration = directory / "litellm.json"  # JSON is YAML
+    configuration = directory / "litellm.json"  # JSON is valid YAML.
     configuration.write_text(json.dumps(_configuration(models)))
     options = ("--config", str(configuration), "--host", "127.0.0.1", "--port", str(port))
-    # Its price list is to come from its own package, and the upstream does say the same word over and over.
+    # Use the price list of its own package. The upstream repeats one word, which LiteLLM's check would take for an
+    # error.
     settings = {
         "HOME": str(directory),
         "PATH": f"{program.parent}:/usr/bin:/bin",

@@ -1,6 +1,7 @@
-"""What a model call's way through the queue costs: Celery's messages as we send and take them, beside a bare list.
+"""The cost of a model call's way through the queue: the product's Celery messages, compared with a bare list.
 
-Sent at a steady rate from sixteen threads; CPU of the sender, the worker and Valkey, the two in turn.
+Calls are sent at a steady rate from sixteen threads. CPU is that of the sender, the worker and Valkey, the two in
+turn.
 """
 
 import subprocess
@@ -30,7 +31,7 @@ WARM_UP = 100
 
 
 def model_queue(bench: Bench) -> Iterator[Line]:
-    """Send and take so many calls, each way."""
+    """Send and receive this many calls, each way."""
     count = bench.scaled(6_000, 900)
     server = EmbeddedValkey(bench.directory / "queue-valkey")
     server.start()
@@ -57,7 +58,7 @@ def model_queue(bench: Bench) -> Iterator[Line]:
 
 
 def send_call(valkey: redis.Redis, address: ReplyAddress) -> None:
-    """Send a call's message with its request, as a front does."""
+    """Send a call's message with its request, as a web process does."""
     call = QueuedCall(address=address, provider="provider", queue=queue_of("provider", new_id()))
     ask_together(
         valkey,
@@ -95,7 +96,7 @@ def _send_steadily(valkey: redis.Redis, count: int, send: Callable[[int], None])
 
 @contextmanager
 def running_worker(kind: str, redis_url: str) -> Iterator[int]:
-    """Run a worker of `queue_workers` within the block; give its process id."""
+    """Run a worker of `queue_workers` within the block. Yield its process id."""
     command = [sys.executable, "-m", "tests.benchmarks.models.queue_workers", kind, redis_url]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

@@ -1,8 +1,8 @@
 """Workers that do nothing with jobs, for `queue` and `round_trips`.
 
-`python -m tests.benchmarks.models.queue_workers (messages|lists|replies|bare) REDIS_URL`. Of messages and entries of
-lists each takes its thread as long as a quick upstream does; of the other two, ours and bare Celery's, each is answered
-at once.
+`python -m tests.benchmarks.models.queue_workers (messages|lists|replies|bare) REDIS_URL`. With `messages` and `lists`,
+each job occupies its thread as long as a quick upstream would. With `replies` and `bare`, the product's and plain
+Celery's, each job is replied to at once.
 """
 
 import sys
@@ -36,7 +36,7 @@ PATIENCE_SECONDS = 2.0
 
 
 class Idle:
-    """Carries calls out by waiting, and counts them."""
+    """An executor that waits instead of calling, and counts the calls."""
 
     def __init__(self, redis_url: str) -> None:
         self.valkey = connect_valkey(redis_url)
@@ -58,7 +58,7 @@ class Idle:
 
 
 class Echo(Idle):
-    """Carries calls out by telling the front at once that they have ended."""
+    """An executor that reports the end of each call to the web process at once."""
 
     def __init__(self, redis_url: str) -> None:
         super().__init__(redis_url)
@@ -70,28 +70,28 @@ class Echo(Idle):
 
 
 def read_messages(redis_url: str) -> None:
-    """Be a Celery worker with our strategy."""
+    """Run a Celery worker with the product's strategy."""
     _serve(redis_url, Idle(redis_url))
 
 
 def reply_to_messages(redis_url: str) -> None:
-    """Be a Celery worker with our strategy that answers."""
+    """Run a Celery worker with the product's strategy that replies."""
     _serve(redis_url, Echo(redis_url))
 
 
 def be_bare(redis_url: str) -> None:
-    """Be a worker of Celery as it comes, with threads, whose one task does nothing."""
+    """Run a plain Celery worker with threads, whose only task does nothing."""
     app = make_bare(redis_url)
     app.task(name=NOTHING)(do_nothing)
     app.Worker(pool="threads", concurrency=THREADS).start()
 
 
 def do_nothing() -> None:
-    """Be the task of bare Celery."""
+    """The task of plain Celery."""
 
 
 def make_bare(redis_url: str) -> Celery:
-    """Configure Celery as it comes, with results."""
+    """Return a plain Celery app with a result backend."""
     return Celery("bare", broker=redis_url, backend=redis_url, set_as_current=False)
 
 
@@ -112,7 +112,7 @@ def _serve(redis_url: str, idle: Idle) -> None:
 
 
 def read_lists(redis_url: str) -> None:
-    """Take entries of lists, each by the thread that does it: the least that a queue in Valkey costs."""
+    """Take entries of lists, each by the thread that runs it: the minimum cost of a queue in Valkey."""
     idle = Idle(redis_url)
     pool = Pool("model_worker", THREADS, alpha=PROVIDER_ALPHA)
 
@@ -131,7 +131,7 @@ def read_lists(redis_url: str) -> None:
 
 
 def put_in_list(valkey: redis.Redis, number: int, invocation_id: UUID) -> None:
-    """Put request and entry, as a front did that used lists."""
+    """Store request and entry as a web process would with lists."""
     ask_together(
         valkey,
         ("SET", f"bench:request:{invocation_id.hex}", REQUEST, "EX", 60),

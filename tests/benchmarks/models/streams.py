@@ -1,6 +1,6 @@
-"""Rows about streams: the first token, chunks sent all at once and chunks in their time, and 200 streams' memory."""
+"""Rows about streams: the first token, chunks sent at once and paced chunks, and the memory of 200 streams."""
 
-# The multiplication sign is meant.
+# The multiplication sign is intended.
 # ruff: noqa: RUF001
 
 import threading
@@ -30,7 +30,7 @@ Found = Mapping[str, tuple[Sample, Timings]]
 
 
 def streams(bench: Bench, through: Gateways) -> Iterator[Line]:
-    """Read streams one at a time, then sixteen at once."""
+    """Read streams one at a time, then sixteen at a time."""
     alone = {each.name: _stream(each, PLAIN, callers=1, count=bench.scaled(100, 30)) for each in through.all}
     yield _first_token("first token, one stream: added p50", alone, hundredths=50, most_seconds=0.006)
     paced = {
@@ -60,7 +60,7 @@ def streams(bench: Bench, through: Gateways) -> Iterator[Line]:
 
 
 def memory(bench: Bench, through: Gateways) -> Iterator[Line]:
-    """Hold many streams open at once and look at the processes that carry them."""
+    """Keep many streams open at once, and measure the memory of the processes that serve them."""
     for gateway, part in ((through.ours, "web"), (through.ours, "worker"), (through.litellm, "proxy")):
         if gateway is None or (bench.quick and gateway is through.litellm):
             continue
@@ -89,7 +89,7 @@ def _stream(gateway: Gateway, model: str, *, callers: int, count: int) -> tuple[
 def _first_token(
     what: str, found: Found, *, hundredths: int, most_seconds: float | None, less: float = 0.0
 ) -> Line:
-    """Compare with the direct call's; `less` is what the upstream itself waits first."""
+    """Compare with the direct call's. `less` is the upstream's own delay."""
     direct = percentile(found["direct"][1].first_tokens, hundredths)
     added = {name: percentile(taken[1].first_tokens, hundredths) - direct for name, taken in found.items()}
     return Line(

@@ -1,7 +1,7 @@
-"""An upstream that paces its chunks and stamps each with the time it was sent; its one argument is a port.
+"""An upstream that paces its chunks and stamps each with the time it was sent. Its one argument is a port.
 
-The model's name says how: `paced-<milliseconds>-<chunks>`. The stamp is `time.perf_counter()`, which all processes of
-a machine share, so that the reader of a chunk knows how late it is. Whole replies take the same time.
+The model's name sets the pace: `paced-<milliseconds>-<chunks>`. The stamp is `time.perf_counter()`, which all
+processes of a machine share, so that a reader knows each chunk's delay. Whole replies take the same time.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ STAMP = b"at %.6f"
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer the requests of one connection."""
+    """Respond to the requests of one connection."""
     try:
         while True:
             head = await reader.readuntil(b"\r\n\r\n")

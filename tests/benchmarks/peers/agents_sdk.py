@@ -1,8 +1,8 @@
-"""The yardstick of A2A: the published SDK's own server; arguments are a port and a database, else it keeps in memory.
+"""The yardstick of A2A: the published SDK's own server. Arguments are a port and optionally a database.
 
-It runs as its documentation has it, in one process, without accounts, a queue or durable events: a task is one row,
-written again at every event. What it is told decides what it does, as the script of `tests/benchmarks/agents.py` does
-for ours.
+It runs as its documentation shows, in one process, without accounts, a queue or durable events: a task is one row,
+written again at every event. The message decides what it does, as the script of `tests/benchmarks/agents.py` does for
+the product.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ WITHOUT_END = "without end"
 
 
 class Scripted(AgentExecutor):
-    """Completes at once, counts (fifty updates, all at once or in their time), or works and never ends."""
+    """An agent that completes at once, counts (fifty updates, at once or paced), or never ends."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         assert context.message is not None
@@ -52,7 +52,7 @@ async def _count(updater: TaskUpdater, pace_seconds: float) -> None:
 
 
 def application(port: int, *database_url: str) -> Starlette:
-    """Make the server."""
+    """Create the server."""
     url = f"http://127.0.0.1:{port}"
     interface = AgentInterface(url=url, protocol_binding="HTTP+JSON", protocol_version="1.0")
     card = AgentCard(

@@ -1,4 +1,4 @@
-"""What the machine does without us: durable files, Postgres transactions by pgbench, unlinks with batched updates."""
+"""The machine's own speed: durable files, Postgres transactions by pgbench, unlinks with batched updates."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from deploy.embedded.wheels import find_program
 
 BATCH_SIZE = 500
 
-# The rows of one upload, in one statement, which is one transaction.
+# The rows of one upload in one statement, and so in one transaction.
 UPLOAD_ROWS = """\
 WITH ids AS (SELECT uuidv7() AS file, uuidv7() AS version),
 operation AS (INSERT INTO file_operations
@@ -35,7 +35,7 @@ INSERT INTO blobs (version_id, state, byte_size) SELECT id, 'live', 4096 FROM ve
 
 
 def write_durable_files(directory: Path, *, count: int, byte_size: int, threads: int) -> float:
-    """Write small files, each flushed with its directory, from so many threads; return the seconds taken."""
+    """Write small files, each flushed with its directory, from this many threads. Return the seconds."""
     directory.mkdir(parents=True, exist_ok=True)
     content = os.urandom(byte_size)
     started_at = time.perf_counter()
@@ -46,7 +46,7 @@ def write_durable_files(directory: Path, *, count: int, byte_size: int, threads:
 
 
 def commit_upload_rows(url: str, directory: Path, *, count: int, clients: int) -> float:
-    """Have pgbench commit the rows of so many uploads; return the seconds taken."""
+    """Commit the rows of this many uploads by pgbench. Return the seconds."""
     script = directory / "upload-rows.sql"
     script.write_text(UPLOAD_ROWS)
     parts = urlsplit(url)
@@ -63,7 +63,10 @@ def commit_upload_rows(url: str, directory: Path, *, count: int, clients: int) -
 
 
 class BareSweep:
-    """Rows that are due and a file for each: unlink what a batched update claims, update again when it is gone."""
+    """Due rows with a file for each.
+
+    A batched update claims rows, their files are unlinked, and a second update ends them.
+    """
 
     def __init__(self, url: str, directory: Path) -> None:
         self._directory = directory
@@ -78,7 +81,7 @@ class BareSweep:
         self._execute("CREATE INDEX ON bare_due (due) WHERE state = 0")
 
     def fill(self, *, count: int, byte_size: int) -> None:
-        """Make so many due files."""
+        """Create this many due files."""
         ids = [str(uuid4()) for _ in range(count)]
         content = os.urandom(byte_size)
         for each in ids:
@@ -86,7 +89,7 @@ class BareSweep:
         self._execute("INSERT INTO bare_due SELECT unnest(%s::uuid[]), 0, now() - interval '1 hour'", (ids,))
 
     def run(self) -> float:
-        """Sweep them; return the seconds taken."""
+        """Sweep the files. Return the seconds."""
         started_at = time.perf_counter()
         while claimed := self._claim():
             for each in claimed:

@@ -11,7 +11,7 @@ INSTALL_SECONDS = 120
 
 
 def copyparty(peers: Path, directory: Path, port: int) -> Service | None:
-    """Describe a copyparty to which anybody may PUT; None where it cannot be installed."""
+    """Describe a copyparty with public PUT. Return None if it cannot be installed."""
     if (program := _find(peers, "copyparty")) is None:
         return None
     directory.mkdir()
@@ -20,7 +20,7 @@ def copyparty(peers: Path, directory: Path, port: int) -> Service | None:
 
 
 def rclone(peers: Path, directory: Path, port: int) -> Service | None:
-    """Describe an rclone serving WebDAV; None where it cannot be installed."""
+    """Describe an rclone that serves WebDAV. Return None if it cannot be installed."""
     if (program := _find(peers, "rclone")) is None:
         return None
     directory.mkdir()

@@ -1,4 +1,4 @@
-"""nginx as a yardstick: WebDAV PUT, static files, and the front proxy that sends content for us."""
+"""nginx as a yardstick: WebDAV PUT, static files, and the reverse proxy that sends the product's content."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Nginx:
 
     @classmethod
     def find(cls, directory: Path) -> Nginx | None:
-        """Find an nginx with WebDAV, installing Debian's where that is permitted."""
+        """Return an nginx with WebDAV. Install Debian's if that is permitted."""
         if (program := _find_program()) is None:
             _install()
             program = _find_program()
@@ -61,7 +61,7 @@ class Nginx:
         return self._process.pid
 
     def start(self, *, blobs: Path, front_port: int) -> None:
-        """Start it; `/dav/` takes files, `/static/` gives the blobs', anything else is the front's."""
+        """Start it: `/dav/` accepts files, `/static/` serves the blobs, other paths go to the web process."""
         (self.directory / "dav").mkdir(parents=True)
         path = self.directory / "nginx.conf"
         path.write_text(
@@ -77,7 +77,7 @@ class Nginx:
         wait_until((self.directory / "nginx.pid").exists, "nginx starts")
 
     def stop(self) -> None:
-        """End it."""
+        """Stop it."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait()

@@ -1,6 +1,6 @@
-"""Get yardsticks from the Python package index, each into a virtual environment; one that cannot be had is told once.
+"""Install yardsticks from the Python package index, each in a virtual environment. A missing one is reported once.
 
-A yardstick that cannot be installed, or does not start here, leaves the row its other ones.
+If a yardstick cannot be installed or does not start, the row is measured without it.
 """
 
 import subprocess
@@ -12,7 +12,7 @@ from tests.support.processes.stack import Service, TookTooLong
 
 
 def install(environment: Path, package: str, program: str, *, seconds: float) -> Path | None:
-    """Give a program of a package, installed unless it is there; None, and a line that says why, without it."""
+    """Return a program of a package, installed if needed. Return None after one line with the reason if that fails."""
     path = environment / "bin" / program
     if path.exists():
         return path
@@ -34,7 +34,7 @@ def install(environment: Path, package: str, program: str, *, seconds: float) ->
 
 
 def is_usable(server: Service) -> bool:
-    """Wait until a yardstick that was started answers; end it, and say so in a line, if it does not."""
+    """Return whether a started yardstick responds. If it does not, stop it and print one line."""
     try:
         server.wait_until_answering()
     except TookTooLong as error:

@@ -1,4 +1,4 @@
-"""Yardsticks that cannot be had here are told in one line each."""
+"""Yardsticks that cannot be installed are reported in one line each."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""What runs, measures and reports the benchmarks."""
+"""The runner of the benchmarks: it starts services, measures, and reports."""

@@ -1,6 +1,6 @@
-"""Draw results as SVG: how each ratio stands to its yardstick and its target, and where the CPU goes.
+"""Draw results as SVG: each ratio with its yardstick and target, and the CPU by kind of process.
 
-Ratios are drawn on a logarithmic scale, the yardstick in its middle; CPU as bars of milliseconds by kind of process.
+Ratios have a logarithmic scale with the yardstick in its middle. CPU is drawn as bars of milliseconds.
 """
 
 import math
@@ -13,13 +13,13 @@ WIDTH, LABELS, STEP, BAR = 1100, 470, 22, 14
 ROOM = WIDTH - LABELS - 110
 NAMESPACE = 'xmlns="http://www.w3.org/2000/svg"'
 WIDEST = 10.0
-"""The scale of ratios reaches from a tenth of the yardstick to ten times it."""
+"""The scale of ratios goes from a tenth of the yardstick to ten times it."""
 COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#9c755f", "#76b7b2", "#edc948", "#bab0ac")
 VERDICTS = {True: "#59a14f", False: "#e15759", None: "#9aa0a6"}
 
 
 def chart(measured: Sequence[Measured]) -> str:
-    """Draw what was measured."""
+    """Return the chart of the results."""
     lines = [(f"{each.row}: {line.what}", line) for each in measured for line in each.lines]
     ratios = [(label, line) for label, line in lines if line.ratio is not None]
     costs = [(label, line.cpu) for label, line in lines if isinstance(line.cpu, Cpu)]
@@ -61,7 +61,7 @@ def _costs(costs: Sequence[tuple[str, Cpu]], *, top: float) -> Iterator[str]:
 
 
 def _place(ratio: float) -> float:
-    """Give where a ratio is drawn; beyond the scale's ends, at them."""
+    """Return the position of a ratio. Ratios beyond the scale are drawn at its ends."""
     decades = math.log(min(max(ratio, 1 / WIDEST), WIDEST), WIDEST)
     return LABELS + ROOM * (decades + 1) / 2
 

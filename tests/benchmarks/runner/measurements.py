@@ -1,7 +1,7 @@
-"""Take samples in turn, so that what else the machine does hits all contenders alike, and reduce them to medians.
+"""Take samples in turn, so that other load of the machine affects all contenders alike, and reduce them to medians.
 
-Wall time on a shared machine is noisy; CPU time is less so and is taken beside it, from the kernel's account of every
-process concerned and of the children each has waited for.
+Wall time on a shared machine is noisy. CPU time is less so, and is read from the kernel for every process concerned
+and the children that each has waited for.
 """
 
 import os
@@ -18,7 +18,7 @@ RSS_EVERY_SECONDS = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One run of a contender: how long it took, and the CPU seconds of its processes by part."""
+    """One run of a contender: its seconds, and the CPU seconds of its processes by part."""
 
     seconds: float
     cpu_by_part: Mapping[str, float] = field(default_factory=dict)
@@ -32,7 +32,7 @@ Contender = Callable[[], Sample]
 
 
 def interleave(rounds: int, contenders: Mapping[str, Contender]) -> dict[str, Sample]:
-    """Run every contender once a round, after the disk has come to rest; give each one's median."""
+    """Run every contender once a round, after the disk is idle. Return each one's median."""
     samples: dict[str, list[Sample]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, contender in contenders.items():
@@ -42,7 +42,7 @@ def interleave(rounds: int, contenders: Mapping[str, Contender]) -> dict[str, Sa
 
 
 def median(samples: Sequence[Sample]) -> Sample:
-    """Reduce samples of one contender, each figure by itself."""
+    """Reduce the samples of one contender, each figure by itself."""
     parts = {part for sample in samples for part in sample.cpu_by_part}
     return Sample(
         seconds=statistics.median(sample.seconds for sample in samples),
@@ -53,7 +53,7 @@ def median(samples: Sequence[Sample]) -> Sample:
 
 
 def percentile(values: Sequence[float], hundredths: int) -> float:
-    """Give a percentile of at least a few values."""
+    """Return a percentile of a list of at least a few values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, len(ordered) * hundredths // 100)]
 
@@ -62,12 +62,12 @@ class CpuMeter:
     """Reads the CPU seconds of whole process trees, by the part of the service each tree is."""
 
     def __init__(self, pids: Mapping[str, Sequence[int]], *, own: str | None = None) -> None:
-        """Read these trees; `own` names this process's own part, if it is one."""
+        """Read these process trees. `own` is the part of this process, if it is one."""
         self._pids = pids
         self._own = own
 
     def run(self, act: Callable[[], float | None]) -> Sample:
-        """Time an action; if it returns seconds, those are the ones that count."""
+        """Time an action. If it returns seconds, those are used."""
         before = self._read()
         started_at = time.perf_counter()
         measured = act()
@@ -83,14 +83,14 @@ class CpuMeter:
 
 
 def resident_bytes(pid: int) -> int:
-    """Give the resident memory of a process tree."""
+    """Return the resident memory of a process tree."""
     process = psutil.Process(pid)
     return sum(each.memory_info().rss for each in (process, *process.children(recursive=True)))
 
 
 @contextmanager
 def peak_resident_bytes(pid: int) -> Iterator[Callable[[], int]]:
-    """Watch a process tree within the block; the function given tells the highest resident memory seen."""
+    """Watch a process tree within the block. The yielded function returns the highest resident memory."""
     import threading
 
     peak = resident_bytes(pid)
@@ -117,6 +117,6 @@ def _tree_cpu_seconds(pid: int) -> float:
         try:
             times = process.cpu_times()
         except psutil.NoSuchProcess:
-            continue  # its parent's account has it now
+            continue  # Its parent's account includes it now.
         total += times.user + times.system + times.children_user + times.children_system
     return total

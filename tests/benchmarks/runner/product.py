@@ -1,6 +1,6 @@
-"""The product under measurement: the processes of `make up` with their own defaults, durable Postgres, Valkey.
+"""The measured product: the processes of `make up` with their own defaults, durable Postgres, Valkey.
 
-`Bench` owns what a run needs and makes each part when the first row asks for it; everything goes when it is closed.
+`Bench` creates each part when the first row needs it, and ends everything when it is closed.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ BLOCK_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """A running front and a caller of it."""
+    """A running web process and a caller."""
 
     service: Service
     stack: Stack
@@ -48,12 +48,12 @@ class Front:
     def head(
         self, method: str, path: str, *, token: str | None = None, length: int = 0, **headers: str
     ) -> bytes:
-        """Write the head of a request by the caller, or with another token."""
+        """Return the head of a request by the caller, or with another token."""
         authorization = f"Bearer {token or self.token}"
         return request_head(method, path, length=length, Authorization=authorization, **headers)
 
     def upload_frame(self, byte_size: int) -> tuple[bytes, bytes]:
-        """Give what surrounds the content of a fresh upload: the request up to it, and what follows."""
+        """Return the bytes around the content of a new upload: the request up to it, and what follows."""
         head, tail = multipart_frame()
         request = self.head(
             "POST",
@@ -64,7 +64,7 @@ class Front:
         return request + head, tail
 
     def upload(self, content: bytes) -> bytes:
-        """Write a whole upload."""
+        """Return the bytes of a whole upload."""
         head, tail = self.upload_frame(len(content))
         return head + content + tail
 
@@ -79,7 +79,7 @@ class Bench:
         self._closing = contextlib.ExitStack()
 
     def scaled(self, full: int, quick: int) -> int:
-        """Choose a size."""
+        """Return a size: the smaller one in the quick form."""
         return quick if self.quick else full
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class Bench:
 
     @cached_property
     def servers(self) -> Servers:
-        """Postgres, durable, and Valkey."""
+        """Durable Postgres, and Valkey."""
         servers = Servers(self.directory / "servers")
         servers.start()
         self._closing.callback(servers.stop)
@@ -96,7 +96,7 @@ class Bench:
 
     @cached_property
     def front(self) -> Front:
-        """The whole service: web, both workers and beat."""
+        """The whole service: web processes, workers and beat."""
         stack = self._stack("quartermaster")
         credentials = stack.set_up()
         workers = (stack.worker("files"), stack.worker("background"), stack.beat())
@@ -104,14 +104,14 @@ class Bench:
 
     @cached_property
     def media_front(self) -> Front:
-        """A service that also fetches, from this host as well, and lets as many imports wait as a row pushes."""
+        """A service that also fetches from this machine, and permits as many pending imports as a row pushes."""
         stack = self._stack("media", EGRESS_ALLOW_PRIVATE="true", EGRESS_ALLOW_HTTP="true", **MANY_IMPORTS)
         workers = (stack.worker("files"), stack.worker("media"), stack.beat())
         return self._run(stack, stack.set_up(), stack.web(), *workers)
 
     @cached_property
     def proxied_front(self) -> Front:
-        """Another web process of the same service that leaves content to nginx."""
+        """Another web process of the same service, which leaves sending content to nginx."""
         port = free_port()
         service = self.front.stack.web(port=port, X_ACCEL_PREFIX="/_blobs", WEB_PROCESSES="1")
         service.start()
@@ -127,13 +127,13 @@ class Bench:
         )
 
     def lone_front(self, name: str) -> Front:
-        """A front over a database of its own, without workers."""
+        """A web process over a database of its own, without workers."""
         stack = self._stack(name)
         return self._run(stack, stack.set_up(), stack.web())
 
     @cached_property
     def nginx(self) -> Nginx | None:
-        """Start nginx over a directory for PUT, the blobs and the proxied front; None where it cannot be had."""
+        """Start nginx over a directory for PUT, the blobs and the proxied web process. None without nginx."""
         nginx = Nginx.find(self.directory / "nginx")
         if nginx is None:
             return None
@@ -143,7 +143,7 @@ class Bench:
 
     @cached_property
     def file_servers(self) -> Mapping[str, Service]:
-        """Start copyparty and rclone, as far as they can be had."""
+        """Start copyparty and rclone, if they can be installed."""
         found = {}
         for name, describe in (("copyparty", copyparty), ("rclone", rclone)):
             server = describe(self.peers, self.directory / name, free_port())
@@ -172,9 +172,9 @@ class Bench:
         return server_pid(self.servers.postgres)
 
     def migrated_database(self, name: str) -> str:
-        """Make a database of that name with the newest schema, unless it is there; give its address."""
+        """Create a database of this name with the newest schema, if it does not exist. Return its URL."""
         self.servers.postgres.create_database(name)
-        # The benchmarks make tables of their own and measure as their owner.
+        # The benchmarks create tables, so they connect as the owner.
         url = self.servers.postgres.database_url(name, role=SUPERUSER)
         database = Database(url.replace("postgresql://", "postgresql+psycopg2://", 1), pool_size=1)
         migrate(database.engine)
@@ -182,7 +182,7 @@ class Bench:
         return url
 
     def content_file(self, size_bytes: int) -> Path:
-        """Make a file of so many random-looking bytes, kept in the page cache."""
+        """Create a file of this many pseudo-random bytes, kept in the page cache."""
         path = self.directory / f"content-{size_bytes}"
         if not path.exists():
             block = os.urandom(BLOCK_BYTES)
@@ -211,7 +211,7 @@ class Bench:
 
 
 def warm_up(front: Front, *, uploads: int = 20) -> None:
-    """Have every web process open its connections and fill its caches."""
+    """Make every web process open its connections and fill its caches."""
     for _ in range(4):
         connection = Connection(front.port)
         for _ in range(uploads):

@@ -1,5 +1,5 @@
-"""Print figures beside their yardsticks. A verdict is information: a noisy machine fails nobody's build."""
-# The multiplication sign is meant.
+"""Print figures beside their yardsticks. Verdicts are for information: a noisy machine fails no build."""
+# The multiplication sign is intended.
 # ruff: noqa: RUF001
 
 import json
@@ -27,9 +27,9 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One printed line; `met` is None where there is nothing to meet or nothing to compare with.
+    """One printed line. `met` is None without a target, or without a yardstick to compare with.
 
-    `bound` is the ratio that `target` asks for.
+    `bound` is the ratio that `target` requires.
     """
 
     what: str
@@ -49,7 +49,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What a row came to, and how long that took; `failure` is empty unless it broke or was interrupted."""
+    """A row's results and duration. `failure` is empty unless the row broke or was interrupted."""
 
     row: str
     seconds: float
@@ -58,7 +58,7 @@ class Measured:
 
     @property
     def shown(self) -> Sequence[Line]:
-        """Its lines, and one that says what ended it."""
+        """Return its lines, and one that states the failure."""
         failed = [Line(what=f"broke: {self.failure}", figure="")] if self.failure else []
         return [*self.lines, *failed]
 
@@ -80,7 +80,7 @@ def flat(
 
 
 def missing(what: str, yardstick: str, figure: str = "") -> Line:
-    """A comparison that could not be made here."""
+    """A comparison that could not be measured here."""
     return Line(what=what, figure=figure, yardstick=f"yardstick missing: {yardstick}")
 
 
@@ -97,7 +97,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def table(measured: Sequence[Measured]) -> str:
-    """Lay out all lines in one table."""
+    """Return all lines as one table."""
     rows = [HEADINGS, *((each.row, *line.cells()) for each in measured for line in each.shown)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
     padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
@@ -105,7 +105,7 @@ def table(measured: Sequence[Measured]) -> str:
 
 
 def document(measured: Sequence[Measured], *, is_quick: bool) -> str:
-    """Write everything as JSON, with the machine it was measured on."""
+    """Return everything as JSON, with a description of the machine."""
     machine = {"cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()}
     rows = [asdict(each) for each in measured]
     return json.dumps({"quick": is_quick, "machine": machine, "rows": rows}, ensure_ascii=False, indent=1)

@@ -1,4 +1,4 @@
-"""Leave the results of a run: a table on standard output, and a JSON document and a chart as files."""
+"""Write the results of a run: a table on standard output, and a JSON document and a chart as files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from tests.benchmarks.runner.report import Measured, document, table
 
 
 def report(measured: Sequence[Measured], results: Path, *, is_quick: bool) -> None:
-    """Print what was measured, and write it."""
+    """Print the results, and write them."""
     print(table(measured))
     print(f"\nmeasured in {sum(each.seconds for each in measured) / 60:.1f} minutes")
     results.mkdir(parents=True, exist_ok=True)

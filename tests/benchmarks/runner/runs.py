@@ -1,4 +1,4 @@
-"""Run rows one after the other: what breaks one, or interrupts all, loses no line that was measured before."""
+"""Run rows in sequence. If a row breaks or the run is interrupted, all measured lines are kept."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ Part = TypeVar("Part")
 
 
 def run_rows(rows: Mapping[str, Callable[[Part], Iterator[Line]]], bench: Part) -> list[Measured]:
-    """Measure rows in their order; one that breaks is told with what it had, and an interruption ends the run."""
+    """Measure rows in order. A row that breaks is reported with its lines so far; an interruption ends the run."""
     measured: list[Measured] = []
     for name, row in rows.items():
         measured.append(_run(name, row, bench))

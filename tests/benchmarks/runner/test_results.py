@@ -1,4 +1,4 @@
-"""What a run leaves: one table, the same as JSON, and a chart of both."""
+"""The output of a run: one table, the same as JSON, and a chart of both."""
 
 import json
 from pathlib import Path

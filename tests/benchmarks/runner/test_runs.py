@@ -1,4 +1,4 @@
-"""A run of rows: what breaks one, or interrupts all, loses no line of the others."""
+"""A run of rows keeps all measured lines if a row breaks or the run is interrupted."""
 
 import json
 import signal

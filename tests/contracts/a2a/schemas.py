@@ -1,7 +1,7 @@
-"""JSON Schemas of A2A 1.0's objects as its definition has them, stricter than any server has to be: no unknown keys.
+"""JSON Schemas of A2A 1.0's objects, stricter than a server must be: unknown keys are refused.
 
-Written from the protocol's definition (`lf.a2a.v1`): required members, one-ofs, names of enums, times with `Z`. No
-value but a data part's may be null. `test_definition.py` compares them with the descriptors of the published package.
+Written from the protocol's definition (`lf.a2a.v1`): required members, one-ofs, names of enums, times with `Z`. Only
+the value of a data part may be null. `test_definition.py` compares them with the descriptors of the published package.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ def ref(name: str) -> dict[str, Any]:
 
 
 def some(items: dict[str, Any], *, minimum: int = 1) -> dict[str, Any]:
-    """A list: absent where it would be empty, unless `minimum` says that it may be."""
+    """Return the schema of a list that is absent if it is empty, unless `minimum` permits an empty one."""
     return {"type": "array", "items": items, "minItems": minimum}
 
 
@@ -47,7 +47,7 @@ def shape(needed: dict[str, Any], /, **optional: Any) -> dict[str, Any]:
 
 
 def one_of(*, beside: dict[str, Any] | None = None, **choices: Any) -> dict[str, Any]:
-    """Exactly one of these members."""
+    """Return the schema for exactly one of these members."""
     return shape({}, **choices, **(beside or {})) | {"oneOf": [{"required": [name]} for name in choices]}
 
 

@@ -1,4 +1,4 @@
-"""The schemas that answers are held to are those of the protocol's definition, as the published package carries it."""
+"""The schemas that validate responses match the protocol's definition in the published package."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ MESSAGES: dict[str, Descriptor] = {
 OURS = {name: getattr(types, name) for name in MESSAGES if hasattr(types, name)}
 _CODES = {"INVALID_REQUEST": "malformed_request", "METHOD_NOT_FOUND": "not_found"}
 NARROWED = {"OAuthFlows", "SecurityScheme"}
-"""One-ofs of which this service uses only some."""
+"""One-ofs of which this service uses only some members."""
 
 
 def required(descriptor: Descriptor) -> set[str]:
