@@ -45,7 +45,7 @@ def test_a_schema_requires_what_the_definition_requires(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_what_is_one_of_several_is_so_in_the_schema(name: str) -> None:
+def test_one_of_several_members_is_one_of_in_the_schema(name: str) -> None:
     groups = [
         {field.json_name for field in group.fields}
         for group in MESSAGES[name].oneofs

@@ -85,7 +85,7 @@ class Desk:
             )
 
     def work(self) -> int:
-        """Fetch what is due, as the worker does."""
+        """Run due fetches, as the worker does."""
         return fetch_due(self.fetcher)
 
     def work_until_idle(self) -> None:

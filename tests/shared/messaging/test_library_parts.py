@@ -1,7 +1,7 @@
-"""The private parts of redis-py and kombu that we touch are as they were when that was written.
+"""The private parts of redis-py and kombu that the product uses have not changed.
 
-Upgrade one, find this failing, and read the modules named here against the new code. What is corrected of
-kombu has tests of its own beside it (`tests/workers/test_broker.py`).
+If an upgrade breaks this, read the modules named here against the new code. The corrections of kombu have tests of
+their own (`tests/workers/test_broker.py`).
 """
 
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""Our corrections to kombu's Redis transport: that they work, and that what they correct is still as they expect."""
+"""The product's corrections of kombu's Redis transport work, and the code that they correct has not changed."""
 
 import inspect
 from collections.abc import Iterator

@@ -76,7 +76,7 @@ def test_a_reply_of_any_bytes_and_a_large_one_arrive_whole(
     assert [reply.data for reply in received if reply is not None] == contents
 
 
-def test_what_a_reply_says_is_in_no_log_at_any_level(
+def test_reply_content_is_in_no_log_at_any_level(
     publisher: ReplyPublisher, channel: ReplyChannel, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG), channel.open(new_id()) as inbox:
@@ -184,7 +184,7 @@ def valkey_url(valkey: redis.Redis) -> str:
     return f"redis://:{known['password']}@{known['host']}:{known['port']}/0"
 
 
-def test_what_was_cancelled_is_found_among_others(valkey: redis.Redis) -> None:
+def test_cancelled_call_is_found_among_others(valkey: redis.Redis) -> None:
     unwanted, wanted = new_id(), new_id()
     cancel(valkey, unwanted)
     assert find_cancelled(valkey, [wanted, unwanted]) == {unwanted}
@@ -260,7 +260,7 @@ def test_silent_channel_is_pinged_and_stays_open(
         assert inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.END, data=b"all")
 
 
-def test_nobody_waits_for_replies_that_cannot_be_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_does_not_wait_for_replies_that_cannot_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replies, "SUBSCRIBE_TIMEOUT_SECONDS", 0.05)
     with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
         channel = ReplyChannel(dead)

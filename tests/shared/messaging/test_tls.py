@@ -29,7 +29,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="module")
 def stranger(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The certificate of another authority."""
+    """Return the certificate of another authority."""
     return make_certificates(tmp_path_factory.mktemp("stranger")).authority
 
 

@@ -1,4 +1,4 @@
-"""The way to Valkey: commands asked together, each answered by itself."""
+"""Pipelined commands to Valkey each get their own result."""
 
 from collections.abc import Iterator
 

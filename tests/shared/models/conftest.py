@@ -50,7 +50,7 @@ def valkey(valkey_server: EmbeddedValkey) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def lost_database() -> Iterator[Database]:
-    """A database that does not answer."""
+    """A database that does not respond."""
     lost = Database(f"postgresql+psycopg2://nobody@127.0.0.1:{free_port()}/none")
     yield lost
     lost.dispose()

@@ -111,7 +111,7 @@ class ModelCalls:
 
     @contextmanager
     def executing(self, inbox: Inbox) -> Iterator[None]:
-        """Carry a call out within the block, in a thread; the block must let it end."""
+        """Execute a call in a thread within the block. The block must let the call end."""
         thread = threading.Thread(target=self.execute, args=(inbox,))
         thread.start()
         yield
@@ -152,13 +152,13 @@ class ModelCalls:
 
     @property
     def balance(self) -> Balance:
-        """What the organization has."""
+        """Return the organization's credits."""
         assert self.caller.payer_id is not None
         with self.database.autocommit() as session:
             return get_balance(session, self.caller.payer_id)
 
     def discrepancies(self) -> list[str]:
-        """What does not add up."""
+        """List the disagreements between calls, holds and the ledger."""
         with self.database.transaction() as session:
             return [found.kind for found in reconcile(session, self.caller.payer_id)]
 
@@ -173,7 +173,7 @@ class ModelCalls:
 
 
 def received(inbox: Inbox) -> list[Reply]:
-    """All replies of a call, up to its last; how often its worker said that it lives depends on the machine."""
+    """Return all replies of a call up to its last, without heartbeats: their number depends on the machine."""
     replies: list[Reply] = []
     while not replies or replies[-1].kind not in (ReplyKind.END, ReplyKind.FAILED, ReplyKind.LOST):
         reply = inbox.receive(10.0)
@@ -184,7 +184,7 @@ def received(inbox: Inbox) -> list[Reply]:
 
 
 def data_of(replies: list[Reply]) -> str:
-    """What a client would have read."""
+    """Return the data that a client would receive."""
     return b"".join(reply.data for reply in replies if reply.kind is not ReplyKind.FAILED).decode()
 
 

@@ -81,7 +81,7 @@ class Tenants:
         return invocation.id
 
     def end(self, calls: Calls, invocation_id: UUID) -> None:
-        """Let a call have ended."""
+        """End a call."""
         calls.void(invocation_id)
         self.admission.end(invocation_id)
 

@@ -70,7 +70,7 @@ def test_wait_ends_without_valkey_and_its_call_is_cancelled_later(
 
 @pytest.fixture
 def trips(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many calls were to be cancelled each time that Valkey was asked."""
+    """Return the number of cancellations in each request to Valkey."""
     trips: list[int] = []
     withdraw = CallQueue.withdraw
 

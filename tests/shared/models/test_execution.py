@@ -319,7 +319,7 @@ def test_secret_is_sent_only_where_the_workers_catalog_says(
 
 
 def test_model_at_its_limit_refuses_calls(calls: ModelCalls, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that is refused leaves no trace; one whose client has gone counts until its worker has ended it."""
+    """A refused call leaves no row. A call whose client has gone counts until its worker has ended it."""
     monkeypatch.setattr(calls.invoker.admission, "_max_wait_seconds", 0.0)
     first = calls.chat("!tokens 2\n!delay 60000", model="scripted/narrow")
     with pytest.raises(ConcurrencyLimited):
@@ -335,7 +335,7 @@ def test_model_at_its_limit_refuses_calls(calls: ModelCalls, monkeypatch: pytest
     assert (calls.states(), slots_of(calls, "scripted/narrow")) == (["settled", "settled"], b"")
 
 
-def test_a_call_that_is_not_made_gives_its_slot_back(calls: ModelCalls) -> None:
+def test_unsent_call_releases_its_slot(calls: ModelCalls) -> None:
     withdrawn = calls.chat("hello", model="scripted/narrow")
     waiting = replies(calls.invoker, withdrawn, lambda: 0.0)
     assert (next(waiting), slots_of(calls, "scripted/narrow") != b"") == (None, True)
@@ -386,7 +386,7 @@ def test_a_call_cancelled_while_its_upstream_is_silent_ends_too(calls: ModelCall
 def test_call_without_a_client_is_charged_by_the_report_received(
     calls: ModelCalls, endpoint: str, dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its worker finds the client gone when it sends the first words; all other events have arrived by then."""
+    """The worker finds the client gone when it sends the first text; all other events have arrived by then."""
     with FakeUpstream(Script(delay_seconds=0.02)) as upstream:
 
         def send_to_nobody(leased: LeasedCall, kind: ReplyKind, data: bytes = b"") -> bool:

@@ -126,7 +126,7 @@ def test_call_without_a_reply_channel_is_refused(calls: ModelCalls, monkeypatch:
 
 @pytest.fixture
 def unconfirmed(calls: ModelCalls) -> ModelCalls:
-    """Calls that Valkey takes, a worker makes, and the front does not hear so."""
+    """Calls that Valkey receives and a worker runs, while the web process gets no confirmation."""
 
     class Hesitant(CallQueue):
         """A queue that accepts the call and loses its response."""
@@ -151,7 +151,7 @@ def test_call_begun_after_a_failed_put_continues(unconfirmed: ModelCalls) -> Non
 def test_call_is_kept_while_valkey_and_postgres_do_not_report_its_state(
     unconfirmed: ModelCalls, lost_database: Database
 ) -> None:
-    """To say "try again" would have it made, and paid, twice."""
+    """A retry would run the call, and charge it, twice."""
     invoker = replace(unconfirmed.invoker, database=lost_database)
     inbox = replace(unconfirmed, invoker=invoker).chat("!tokens 3")
     assert received(inbox)[-1].kind is ReplyKind.END

@@ -21,7 +21,7 @@ _models = count()
 
 
 class Model:
-    """A model with so many slots, as two processes see it: a call takes its slot at either."""
+    """A model with this many slots, as two processes see it: a call takes its slot at either."""
 
     def __init__(self, valkey: Redis, limit: int) -> None:
         self.valkey = valkey
@@ -31,7 +31,7 @@ class Model:
         self.calls: dict[UUID, list[UUID]] = {A: [], B: [], C: []}
 
     def takes(self, organization_id: UUID) -> bool:
-        """Whether a call of an organization gets a slot."""
+        """Return whether a call of an organization gets a slot."""
         call_id = uuid4()
         process = self.processes[organization_id.int % 2]
         refused = process.try_to_take(call_id, organization_id, model=self.id, limit=self.limit)

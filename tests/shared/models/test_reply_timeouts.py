@@ -51,13 +51,13 @@ def writer_to(calls: ModelCalls, inbox: Inbox) -> ReplyWriter:
 
 
 def is_marked_cancelled(calls: ModelCalls, inbox: Inbox) -> bool:
-    """Whether the call was cancelled, once all that were to be have been."""
+    """Return whether the call was cancelled, after all due cancellations."""
     calls.invoker.cancellations.close()
     return is_cancelled(calls.valkey, inbox.address.invocation_id)
 
 
 def remaining_seconds(calls: ModelCalls, inbox: Inbox) -> float:
-    """What the front knows of the lease; nothing while it is not known."""
+    """Return what the web process knows of the lease, or None."""
     lease = calls.invoker.leases.find(inbox.address.invocation_id)
     return lease.remaining_seconds if lease is not None else 0
 
@@ -70,7 +70,7 @@ def begin(calls: ModelCalls, inbox: Inbox) -> holds.Progress:
     return holds.Progress(invocation_id=dispatch.invocation_id, token=dispatch.token, streamed_tokens=0)
 
 
-def test_a_front_gives_a_call_back_before_its_hold_ends() -> None:
+def test_web_process_gives_up_a_call_before_its_hold_expires() -> None:
     """A hold is not renewed: if it ended first, the call would be reported as possibly charged."""
     step = reply_timeouts.IDLE_SECONDS + reply_timeouts.PING_SECONDS
     assert reply_timeouts.QUEUE_SECONDS + step < holds.QUEUE_LEASE_SECONDS

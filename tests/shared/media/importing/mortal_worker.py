@@ -1,4 +1,4 @@
-"""A worker in a process of its own, which fetches what is due; for `tests.support.processes.killable_processes`."""
+"""A worker in a process of its own that runs due fetches; for `tests.support.processes.killable_processes`."""
 
 from shared.config.settings import Settings
 from shared.db.database import Database
@@ -10,7 +10,7 @@ from tests.support.servers.stores import open_any_store
 
 
 def work(settings: Settings) -> None:
-    """Fetch what is due, with these settings."""
+    """Run due fetches with these settings."""
     fetch_due(
         Fetcher(
             database=Database(settings.database_url, pool_size=2),

@@ -74,7 +74,7 @@ def test_busy_distributions_of_one_organization_leave_threads_to_another(desk: D
         assert is_stored(desk, wanted)
 
 
-def test_each_organization_is_served_in_turn_whoever_pushed_first(desk: Desk) -> None:
+def test_organizations_are_served_in_turn_whichever_pushed_first(desk: Desk) -> None:
     url = desk.source.serve("/media", content(PNG.content))
     many = desk.mailbox()
     desk.push(many, *(attachment(url, attachment_id=str(n)) for n in range(20)))

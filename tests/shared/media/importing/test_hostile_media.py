@@ -160,7 +160,7 @@ def test_announced_size_and_digest_must_match(
     require_nothing_left(strict, mailbox)
 
 
-def test_what_was_announced_and_is_true_is_stored(strict: Desk, mailbox: Mailbox) -> None:
+def test_content_that_matches_its_announcement_is_stored(strict: Desk, mailbox: Mailbox) -> None:
     digest = hashlib.sha256(PNG.content).digest()
     wanted = attachment(
         strict.source.serve("/announced", content(PNG.content)),
@@ -192,7 +192,7 @@ def test_inert_content_of_another_kind_is_kept_without_its_false_label(
         "https://[::ffff:169.254.169.254]/",
     ],
 )
-def test_addresses_of_our_own_network_are_never_asked(strict: Desk, mailbox: Mailbox, url: str) -> None:
+def test_private_addresses_are_never_requested(strict: Desk, mailbox: Mailbox, url: str) -> None:
     strict.fetcher = replace(strict.fetcher, policy=EgressPolicy(allow_http=True))
     failed = import_one(strict, mailbox, attachment(url))
     assert (failed.state, failed.code) == (ImportState.FAILED, "address_refused")
@@ -200,7 +200,7 @@ def test_addresses_of_our_own_network_are_never_asked(strict: Desk, mailbox: Mai
 
 
 class OnlyTheSourceIsPublic(EgressPolicy):
-    """A policy that takes the source's own address for a public one."""
+    """An egress policy that treats the source's own address as public."""
 
     def is_allowed(self, address: str) -> bool:
         return address == "127.0.0.1" or is_public(address)

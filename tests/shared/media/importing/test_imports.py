@@ -85,7 +85,7 @@ def test_ids_that_cannot_be_kept_are_refused(desk: Desk, mailbox: Mailbox, wrong
         desk.push(mailbox, attachment("https://media.example/", attachment_id=wrong))
 
 
-def test_a_description_that_cannot_be_kept_costs_nobody_the_file(desk: Desk, mailbox: Mailbox) -> None:
+def test_file_is_stored_although_its_description_is_invalid(desk: Desk, mailbox: Mailbox) -> None:
     odd = attachment(
         desk.source.serve("/odd", content(PNG.content)),
         file_name="../../e\u202evil\0.png",
@@ -199,7 +199,7 @@ def test_a_lease_is_kept_while_a_source_says_nothing(
     assert (desk.read(queued).state, desk.read(queued).attempts) == (ImportState.STORED, 1)
 
 
-def test_whoever_lost_its_lease_changes_nothing(desk: Desk, mailbox: Mailbox) -> None:
+def test_worker_that_lost_its_lease_changes_nothing(desk: Desk, mailbox: Mailbox) -> None:
     (queued,) = desk.push(mailbox, attachment(desk.source.serve("/late", content(PNG.content))))
     with desk.database.transaction() as session:
         late, _ = claims.claim_due(session, RoundRobin(), per_distribution=9) or (queued, None)
@@ -321,7 +321,7 @@ def test_permissions_are_checked_at_the_push_and_at_the_store(desk: Desk, what: 
     assert desk.sql("SELECT * FROM blobs") == []
 
 
-def test_a_distribution_that_nobody_knows_receives_nothing(desk: Desk, mailbox: Mailbox) -> None:
+def test_unknown_distribution_receives_nothing(desk: Desk, mailbox: Mailbox) -> None:
     distribution = replace(mailbox.created.distribution, id=uuid4())
     stranger = replace(mailbox, created=replace(mailbox.created, distribution=distribution))
     with pytest.raises(ResourceNotFound):

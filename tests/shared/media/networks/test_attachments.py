@@ -39,7 +39,7 @@ def ids(found: list[Attachment]) -> list[tuple[str, str]]:
 # Slack
 
 
-def test_a_message_of_slacks_tells_of_all_its_files() -> None:
+def test_slack_message_lists_all_its_files() -> None:
     slack = SlackStandIn()
     files = [slack.keep(PNG), slack.keep(PDF)]
     first, second = NETWORKS["slack"].attachments(signed(slack, slack.message(*files)))
@@ -72,13 +72,13 @@ def test_a_file_that_slack_no_longer_or_never_had_is_none(file: object) -> None:
 
 
 @pytest.mark.parametrize("odd", [[], {}, 1, None, True, "hosted"])
-def test_a_file_of_slacks_of_an_unheard_of_mode_is_one(odd: object) -> None:
+def test_slack_file_of_an_unknown_mode_is_an_attachment(odd: object) -> None:
     payload = SlackStandIn().event()
     payload["event"]["files"] = [{"id": "F1", "mode": odd}]
     assert [one.attachment_id for one in read("slack", payload)] == ["F1"]
 
 
-def test_a_file_that_slack_tells_nothing_about_is_read_by_its_id() -> None:
+def test_slack_file_without_details_is_read_by_its_id() -> None:
     """Of Slack Connect: `file_access` is `check_file_info`."""
     payload = SlackStandIn().event()
     payload["event"]["files"] = [
@@ -127,7 +127,7 @@ def test_a_file_that_was_shared_is_read_without_its_message() -> None:
 
 
 @pytest.mark.parametrize("own", [{"app_id": "A123ABC456"}, {"bot_profile": {"app_id": "A123ABC456"}}])
-def test_what_the_app_posts_itself_does_not_come_back(own: Json) -> None:
+def test_files_that_the_app_posts_itself_are_ignored(own: Json) -> None:
     slack = SlackStandIn()
     payload = slack.event(slack.keep(PNG))
     payload["event"] |= own
@@ -135,14 +135,14 @@ def test_what_the_app_posts_itself_does_not_come_back(own: Json) -> None:
 
 
 @pytest.mark.parametrize("event", [{"type": "message", "text": "hi"}, {"type": "reaction_added"}, {}, None])
-def test_what_tells_of_no_file_gives_none(event: object) -> None:
+def test_slack_event_without_files_has_no_attachments(event: object) -> None:
     assert read("slack", {"type": "event_callback", "event": event}) == []
 
 
 # Twilio
 
 
-def test_a_message_of_twilios_tells_of_all_its_media() -> None:
+def test_twilio_message_lists_all_its_media() -> None:
     twilio = TwilioStandIn()
     files = [twilio.keep(JPEG), twilio.keep(MP4)]
     first, second = NETWORKS["twilio"].attachments(signed(twilio, twilio.message(*files)))
@@ -176,7 +176,7 @@ def test_twilios_count_is_believed_only_as_far_as_there_are_addresses(count: str
 @pytest.mark.parametrize(
     "kind", ["message", "edited_message", "channel_post", "edited_channel_post", "business_message"]
 )
-def test_a_post_of_telegrams_tells_of_its_file_however_it_was_posted(kind: str) -> None:
+def test_telegram_post_of_any_kind_lists_its_file(kind: str) -> None:
     telegram = TelegramStandIn()
     file_id = telegram.keep(PDF)
     assert read("telegram", {"update_id": 1, kind: telegram.post(file_id, message="7")}) == [
@@ -234,14 +234,14 @@ def test_the_largest_of_a_photos_sizes_is_taken() -> None:
 @pytest.mark.parametrize(
     "update", [{"callback_query": {}}, post(text="hi"), post(photo=[]), {"message": {"photo": 1}}]
 )
-def test_an_update_without_files_gives_none(update: Json) -> None:
+def test_update_without_files_has_no_attachments(update: Json) -> None:
     assert read("telegram", update) == []
 
 
 # WhatsApp
 
 
-def test_a_webhook_of_whatsapps_tells_of_the_media_of_all_its_messages() -> None:
+def test_whatsapp_webhook_lists_the_media_of_all_its_messages() -> None:
     whatsapp = WhatsAppStandIn()
     files = [whatsapp.keep(sample) for sample in (PNG, OGG, MP4, PDF)]
     found = NETWORKS["whatsapp"].attachments(signed(whatsapp, whatsapp.message(*files, message="m")))
@@ -279,14 +279,14 @@ def test_several_messages_of_one_change_and_stickers_are_read() -> None:
         "messages",
     ],
 )
-def test_what_is_no_inbound_media_is_none_of_whatsapps(change: object) -> None:
+def test_whatsapp_webhook_without_inbound_media_has_no_attachments(change: object) -> None:
     assert read("whatsapp", {"entry": [{"changes": [change]}]}) == []
 
 
 # Discord
 
 
-def test_an_interaction_tells_of_the_files_it_was_given() -> None:
+def test_interaction_lists_its_uploaded_files() -> None:
     discord = DiscordStandIn()
     files = [discord.keep(PNG), discord.keep(PDF)]
     found = list(NETWORKS["discord"].attachments(signed(discord, discord.message(*files))))
@@ -297,7 +297,7 @@ def test_an_interaction_tells_of_the_files_it_was_given() -> None:
     assert found[0].conversation_id == "645027906669510667"
 
 
-def test_a_command_on_a_message_tells_of_that_messages_files() -> None:
+def test_message_command_lists_that_messages_files() -> None:
     discord = DiscordStandIn()
     file_id = discord.keep(PNG)
     interaction = discord.interaction()
@@ -307,7 +307,7 @@ def test_a_command_on_a_message_tells_of_that_messages_files() -> None:
     assert (found.message_id, found.attachment_id, found.conversation_id) == ("99", file_id, "7")
 
 
-def test_an_event_tells_of_its_messages_files() -> None:
+def test_event_lists_its_messages_files() -> None:
     discord = DiscordStandIn()
     file_id = discord.keep(PNG)
     data = {"id": "99", "lobby_id": "7", "attachments": [discord.attachment(file_id)]}
@@ -373,7 +373,7 @@ def test_any_payload_is_parsed_into_storable_values(payload: object) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"\xff", b"[" * 100_000, b"1" * 5000, b'"x"', b"null", b'{"a":1', b"\xef\xbb\xbf{}"]
 )
-def test_a_body_that_is_no_object_tells_of_nothing(body: bytes) -> None:
+def test_body_that_is_no_object_has_no_attachments(body: bytes) -> None:
     for stand_in in found(stand_ins()):
         sent = request(body, {"Content-Type": "application/json"})
         assert list(network_of(stand_in).attachments(sent)) == []

@@ -96,7 +96,7 @@ def test_files_of_every_type_come_through_every_network(
 
 
 @pytest.mark.parametrize("make", networks.STAND_INS, ids=lambda make: make.name)
-def test_what_was_deleted_meanwhile_is_gone(connect: Connect, make: type[networks.StandIn]) -> None:
+def test_file_deleted_meanwhile_is_gone(connect: Connect, make: type[networks.StandIn]) -> None:
     wire = connect(make)
     (queued,) = wire.push(PNG)
     wire.stand_in.kept.clear()
@@ -125,7 +125,7 @@ def test_credentials_that_are_not_good_any_more_are_named(
     assert wire.desk.read(queued).attempts == 1
 
 
-def test_what_waits_is_held_until_settings_that_were_forgotten_return(connect: Connect) -> None:
+def test_pending_imports_are_paused_while_settings_are_missing(connect: Connect) -> None:
     wire = connect(networks.DiscordStandIn)
     (queued,) = wire.push(PDF)
     with wire.desk.database.transaction() as session:
@@ -176,7 +176,7 @@ def test_slacks_login_page_is_not_stored(connect: Connect) -> None:
     assert wire.end_of(queued) == (ImportState.FAILED, "media_type_mismatch")
 
 
-def test_content_that_is_not_what_whatsapp_said_is_not_stored(connect: Connect) -> None:
+def test_content_that_contradicts_whatsapps_digest_is_not_stored(connect: Connect) -> None:
     wire = connect(networks.WhatsAppStandIn)
     (queued,) = wire.push(OGG)
     altered = Sample(file_name=OGG.file_name, media_type=OGG.media_type, content=OGG.content[:-1] + b"\xff")
@@ -184,7 +184,7 @@ def test_content_that_is_not_what_whatsapp_said_is_not_stored(connect: Connect) 
     assert wire.end_of(queued) == (ImportState.FAILED, "digest_mismatch")
 
 
-def test_a_network_that_is_busy_is_asked_again(connect: Connect) -> None:
+def test_request_to_a_busy_network_is_retried(connect: Connect) -> None:
     wire = connect(networks.TelegramStandIn)
     (queued,) = wire.push(JPEG)
     path = f"/bot{wire.stand_in.settings['botToken']}/getFile"
@@ -198,7 +198,7 @@ def test_a_network_that_is_busy_is_asked_again(connect: Connect) -> None:
     assert wire.end_of(queued) == (ImportState.STORED, None)
 
 
-def test_what_was_posted_twice_and_edited_is_stored_once(connect: Connect) -> None:
+def test_file_posted_twice_and_edited_is_stored_once(connect: Connect) -> None:
     wire = connect(networks.TwilioStandIn)
     body = wire.stand_in.message(wire.stand_in.keep(MP4), message="77")
     told = network_of(wire.stand_in).attachments(signed(wire.stand_in, body))

@@ -88,7 +88,7 @@ def download(source: Source) -> tuple[bytes, str | None]:
         return b"".join(fetched.chunks()), fetched.media_type
 
 
-def test_what_a_webhook_told_of_is_found_and_opened(network: networks.StandIn) -> None:
+def test_attachment_of_a_webhook_is_located_and_opened(network: networks.StandIn) -> None:
     source = locate(network, told(network))
     assert download(source) == (PNG.content, "image/png")
     assert source.size_bytes in (None, len(PNG.content))
@@ -109,7 +109,7 @@ def test_a_file_that_was_deleted_is_gone(network: networks.StandIn) -> None:
 
 
 @pytest.mark.parametrize("make", [networks.SlackStandIn, networks.TelegramStandIn, networks.WhatsAppStandIn])
-def test_credentials_that_are_refused_are_told_apart(
+def test_refused_credentials_have_distinct_errors(
     make: type[networks.StandIn], running: Mapping[type[networks.StandIn], networks.StandIn]
 ) -> None:
     stand_in = reset(running[make])
@@ -122,7 +122,7 @@ def test_credentials_that_are_refused_are_told_apart(
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"[]", b'{"ok": true}', b'{"url": 5, "result": {}, "ok": true}']
 )
-def test_an_answer_that_says_nothing_is_unreadable(
+def test_response_without_content_is_unreadable(
     make: type[networks.StandIn], body: bytes, running: Mapping[type[networks.StandIn], networks.StandIn]
 ) -> None:
     stand_in = reset(running[make])
@@ -180,7 +180,7 @@ def test_slacks_answers_are_understood(
         locate(slack, attachment)
 
 
-def test_slack_that_has_too_much_to_do_is_asked_again(slack: networks.StandIn) -> None:
+def test_request_to_an_overloaded_slack_is_retried(slack: networks.StandIn) -> None:
     attachment = told(slack)
     slack.answers["/api/files.info"] = Reply(status=429, headers={"Retry-After": "30"})
     with pytest.raises(SourceStatusError) as busy:
@@ -339,8 +339,8 @@ def test_a_link_that_is_good_is_opened_without_asking(discord: networks.DiscordS
     assert discord.asked == []
 
 
-def test_a_link_that_is_about_to_expire_is_renewed_by_whoever_can(discord: networks.DiscordStandIn) -> None:
-    """Whose clock is right, Discord's or ours, nobody knows."""
+def test_expiring_discord_link_is_renewed(discord: networks.DiscordStandIn) -> None:
+    """Discord's clock and this machine's may differ, so each side may find the link expired first."""
     without_bot = {name: value for name, value in discord.settings.items() if name != "botToken"}
     for ago_seconds in (-300, 300):
         attachment = expired(discord, ago_seconds=ago_seconds)

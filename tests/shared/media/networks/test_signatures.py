@@ -1,4 +1,4 @@
-"""What a network signed is believed, to the byte and to the minute, and nothing else is."""
+"""Only requests that a network signed are accepted: any changed byte or an old timestamp is refused."""
 
 import time
 from collections.abc import Iterator
@@ -180,7 +180,7 @@ def test_a_webhook_without_a_signature_is_refused(network: StandIn) -> None:
         refuse(network, replace(sent, headers=left))
 
 
-def test_a_webhook_of_somebody_elses_is_refused(network: StandIn) -> None:
+def test_webhook_of_another_sender_is_refused(network: StandIn) -> None:
     sent = webhook(network)
     others = dict.fromkeys(network.settings, "0" * 64)
     with pytest.raises(SignatureInvalid):

@@ -35,7 +35,7 @@ CREATED = 1_790_000_000
 
 @dataclass
 class Script:
-    """What the upstream says to the next request, and in which dialect; what it was asked is kept."""
+    """The upstream's next reply and its dialect. Requests are recorded."""
 
     upstream: Dialect = Dialect.CHAT
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -71,7 +71,7 @@ def relay(
 
 
 def write_stream(parsed: ParsedRequest, deltas: list[Delta]) -> list[bytes]:
-    """Write the frames of a stream, with its terminator; none for a client that asked for the whole."""
+    """Write the frames of a stream, with its terminator. Write nothing for a client that requested a whole reply."""
     write = frame_writer(parsed.dialect)
     end = end_of_stream(parsed.dialect)
     frames = [*(write([delta]) for delta in deltas), *([end] if end else [])]
@@ -101,13 +101,13 @@ def read_events(frames: list[bytes]) -> list[dict[str, Any]]:
 
 @contextmanager
 def serve(script: Script) -> Iterator[str]:
-    """Serve on a free port; give the base URL."""
+    """Serve on a free port. Yield the base URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.0"
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
-            """Say nothing."""
+            """Log nothing."""
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

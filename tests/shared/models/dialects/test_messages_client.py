@@ -85,7 +85,7 @@ def test_the_helper_assembles_the_stream(messages_client: Anthropic, script: Scr
     assert streamed.usage.input_tokens == 7
 
 
-def test_thoughts_are_shown_to_whom_asked_for_them(messages_client: Anthropic, script: Script) -> None:
+def test_thoughts_are_returned_if_requested(messages_client: Anthropic, script: Script) -> None:
     script.events = stream_of(script, Reply(reasoning=["Hm."], text=["Mild."]))
     assert [block.type for block in messages_client.messages.create(**ASK).content] == ["text"]
     omitted: Any = {"type": "adaptive", "display": "omitted"}

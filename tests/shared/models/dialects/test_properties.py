@@ -83,7 +83,7 @@ def read(parsed: ParsedRequest, frames: list[bytes]) -> list[Json]:
 
 
 def streamed_text(parsed: ParsedRequest, frames: list[bytes]) -> str:
-    """What the pieces of a stream say together."""
+    """Return the joined text of a stream."""
     events = read(parsed, frames)
     match parsed.dialect:
         case Dialect.CHAT:
@@ -98,7 +98,7 @@ def streamed_text(parsed: ParsedRequest, frames: list[bytes]) -> str:
 
 
 def essence(body: Json) -> Any:
-    """What every dialect can say of a reply: text, reasoning, calls, usage."""
+    """Return what every dialect can express of a reply: text, reasoning, calls, usage."""
     if body.get("type") == "message":
         blocks, usage = body["content"], body["usage"]
         called = [b for b in blocks if b["type"] == "tool_use"]
@@ -241,7 +241,7 @@ def test_no_upstream_breaks_the_translator(data: st.DataObject, upstream: Dialec
 
 
 def assert_deltas_stay_as_they_were_given(parsed: Any, upstream: Dialect, events: list[Json]) -> None:
-    """Whether deltas are written at once or later is for who reads them."""
+    """The reader of deltas decides whether they are written at once or later."""
     translator, write = translator_for(parsed, upstream), frame_writer(parsed.dialect)
     given = [translator.feed(event) for event in copy.deepcopy(events)]
     translator.end()

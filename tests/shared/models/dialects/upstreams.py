@@ -25,7 +25,7 @@ RESPONSES_USAGE = {
 
 @dataclass
 class Reply:
-    """What the model says; texts and arguments are given in the pieces in which they are streamed."""
+    """A reply of the model. Texts and arguments are split as they are streamed."""
 
     text: Sequence[str] = ()
     refusal: Sequence[str] = ()
@@ -81,7 +81,7 @@ def chat_chunks(reply: Reply) -> list[Json]:
 
 
 def chat_completion(reply: Reply) -> Json:
-    """Answer with the whole reply in the chat dialect."""
+    """Return the whole reply in the chat dialect."""
     message: Json = {"role": "assistant", "content": "".join(reply.text) or None, "refusal": None}
     if reply.refusal:
         message["refusal"] = "".join(reply.refusal)
@@ -101,7 +101,7 @@ def chat_completion(reply: Reply) -> Json:
 
 
 def whole_response(reply: Reply) -> Json:
-    """Answer with the whole reply in the Responses dialect."""
+    """Return the whole reply in the Responses dialect."""
     response: Json = response_events(reply)[-1]["response"]
     return response
 

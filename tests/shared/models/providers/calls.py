@@ -14,7 +14,7 @@ from shared.models.providers.routing import Router
 
 NEVER = threading.Event()
 FRAMINGS = pytest.mark.parametrize("framing", ["chunked", "close", "length"])
-"""How the end of an answer's body is told."""
+"""The framing of a response's body."""
 
 
 def model(
@@ -25,7 +25,7 @@ def model(
     provider_keys: str = "",
     **keys: float,
 ) -> ModelEntry:
-    """Make a model whose upstreams are at these addresses; `keys` are keys of `[[models]]`."""
+    """Return a model with upstreams at these addresses; `keys` are keys of `[[models]]`."""
     lines = []
     for number, base_url in enumerate(base_urls):
         lines += [
@@ -47,14 +47,14 @@ def model(
 
 
 def body(text: str = "hi", **fields: Any) -> dict[str, Any]:
-    """Write a body that both dialects understand where they have to."""
+    """Return a body that is valid in both dialects."""
     return {"messages": [{"role": "user", "content": text}], "input": text, "stream": True, **fields}
 
 
 def events_of(
     router: Router, entry: ModelEntry, text: str = "hi", *, cancelled: Cancellation = NEVER, **fields: Any
 ) -> list[Event]:
-    """Make a call and read its answer to the end."""
+    """Make a call. Return the events of its whole response."""
     with router.open(entry, lambda _: body(text, **fields), cancelled=cancelled) as stream:
         return list(stream)
 
@@ -62,7 +62,7 @@ def events_of(
 def read(
     stream: UpstreamStream, into: list[Event], *, before_each: Callable[[], object] = lambda: None
 ) -> None:
-    """Read an answer, keeping what comes before an error."""
+    """Read a response. Keep the events before an error."""
     for event in stream:
         before_each()
         into.append(event)

@@ -28,7 +28,7 @@ def other_upstream() -> Iterator[FakeUpstream]:
 
 @pytest.fixture
 def router() -> Iterator[Router]:
-    """A router whose watchdog looks often."""
+    """A router whose watchdog polls often."""
     running = Router(watchdog=Watchdog(check_interval_seconds=0.01))
     yield running
     running.close()

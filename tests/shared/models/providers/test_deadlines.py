@@ -107,19 +107,19 @@ def waits_after(events: list[Event], text: str, listening: threading.Event) -> b
 
 
 class Looked(threading.Event):
-    """Never cancels, and counts how often the watchdog asked for that: after the bounds, when it lets a call go on."""
+    """Never cancels, and counts the watchdog's checks. It checks after the limits, just before a call continues."""
 
     def __init__(self) -> None:
         super().__init__()
         self.times = 0
 
     def is_set(self) -> bool:
-        """Say no."""
+        """Return False."""
         self.times += 1
         return False
 
     def wait_for_two_more(self) -> None:
-        """Wait until the watchdog has let the call go on by what it knows now."""
+        """Wait until the watchdog has let the call continue with its present state."""
         before = self.times
         wait_until(lambda: self.times >= before + 2, "the watchdog lets the call go on", seconds=10)
 

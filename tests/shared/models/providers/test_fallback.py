@@ -32,7 +32,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def nobody() -> Iterator[str]:
-    """An address at which nothing listens."""
+    """An address without a server."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
@@ -125,7 +125,7 @@ def test_a_wrong_request_is_not_tried_elsewhere(
     assert not other_upstream.received
 
 
-def test_an_overloaded_upstream_is_asked_again(router: Router, upstream: FakeUpstream) -> None:
+def test_overloaded_upstream_is_retried(router: Router, upstream: FakeUpstream) -> None:
     upstream.scripts.extend([OVERLOADED, OVERLOADED])
     assert text_of(events_of(router, model(upstream.base_url, retries=2))) == "token token token "
     assert len(upstream.received) == 3
@@ -174,7 +174,7 @@ def test_cancelling_ends_a_wait(router: Router, upstream: FakeUpstream) -> None:
     assert len(upstream.received) == 1
 
 
-def test_an_upstream_that_failed_a_moment_ago_is_asked_last(
+def test_recently_failed_upstream_is_tried_last(
     router: Router, upstream: FakeUpstream, other_upstream: FakeUpstream
 ) -> None:
     upstream.scripts.append(Script(status=503, body="later", headers={"Retry-After": "60"}))

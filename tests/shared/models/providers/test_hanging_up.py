@@ -52,7 +52,7 @@ def test_bytes_received_before_a_cut_are_read(
     framing: str,
     is_cancelled: bool,
 ) -> None:
-    """It was delivered, and its end says what it cost."""
+    """The reply was delivered, and its end contains the usage."""
     cut, cancelled = set_by("_end", monkeypatch), threading.Event()
     read1 = GatheringResponse.read1
 
@@ -106,7 +106,7 @@ def cut_after(upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch) -> CutAft
 
 
 IN_PIECES = 0.02
-"""Seconds between the parts of an answer, so that a reader has only the first of them when it has read once."""
+"""Seconds between the parts of a response, so that the first read returns only the first part."""
 
 
 @pytest.mark.parametrize("read_with", ["begin", "read1"], ids=["after the head", "after a part"])
@@ -180,7 +180,7 @@ def test_nothing_arrives_any_more_once_a_call_was_cut(
 
 
 def test_upstream_with_a_full_send_window_notices_a_hang_up_at_once(router: Router) -> None:
-    """Else it would hear when it asks for room again, which it does ever more rarely."""
+    """Otherwise it would notice only when it checks for a free window, which it does ever more rarely."""
 
     def answer_until_there_is_no_room(server: socket.socket) -> socket.socket:
         connection, _ = server.accept()

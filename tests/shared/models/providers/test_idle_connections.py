@@ -24,7 +24,7 @@ RESET = struct.pack("ii", 1, 0)
 
 @pytest.fixture
 def unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The upstream closes at the very moment at which we send: looking at the connection told nothing."""
+    """The upstream closes in the moment of the request: a check of the connection found nothing."""
     monkeypatch.setattr(HTTPConnection, "is_connected", property(lambda connection: connection.sock))
 
 
@@ -79,7 +79,7 @@ def test_all_stale_connections_cost_one_call_one_repetition(router: Router, upst
 
 
 class Taker:
-    """An upstream that answers one request of a connection, takes the next and breaks off without a word."""
+    """An upstream that responds to the first request of a connection, and closes it at the second one."""
 
     def __init__(self, *, resets: bool) -> None:
         self.requests = 0
