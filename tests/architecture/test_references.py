@@ -10,6 +10,7 @@ from pathlib import Path
 
 import web
 from tests.support.processes.collected_cases import found
+from tests.support.processes.named_tests import is_test
 
 ROOT = Path(web.__file__).parents[1]
 TEXTS = {".py", ".md", ".sql", ".toml", ".yaml", ".yml", ".html", ".conf", ".example", ""}
@@ -29,6 +30,7 @@ _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _SECTION = re.compile(r"\bdocs/[\w/-]+\.md(?:#[\w-]+)?")
 # Paths in backticks that must exist. Others (`/openapi.json`, `var/…`) are created at run time.
 _NAMED = re.compile(r"`((?:\.\./)*[\w][\w./-]*\.(?:py|md|sql|conf|sh|example))`")
+_TEST = re.compile(r"`((?:sdk/)?tests/[\w/]+\.py::\w+)`")
 _ELSEWHERE = re.compile(
     r"\bspecification,? §?\d|\(decisions?[ ,)]|\bdecisions \d|\b(?:interface|targets)\.md\b", re.IGNORECASE
 )
@@ -94,6 +96,18 @@ def test_every_file_that_a_page_names_exists() -> None:
             recurs = "/" not in name and (path.startswith("docs/") or "/" not in path)
             somewhere = recurs and any(file.endswith(f"/{name}") for file in files())
             assert somewhere or (ROOT / name).exists() or (ROOT / beside).exists(), (path, name)
+
+
+def test_each_test_that_an_example_names_exists() -> None:
+    """Each part of a worked example names the test that fails without it; a renamed test is renamed there."""
+    named = {
+        name
+        for path, text in pages()
+        if path.startswith("docs/contributing/")
+        for name in _TEST.findall(text)
+    }
+    assert len(named) > 50
+    assert sorted(name for name in named if not is_test(name)) == []
 
 
 def test_code_walks_name_files_by_their_full_path() -> None:

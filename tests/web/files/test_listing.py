@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -110,6 +111,7 @@ def test_a_cursor_of_another_owner_opens_nothing(cast: Cast, asker: Asker) -> No
     assert {file["id"] for file in listed} == set(mine)
 
 
+ROOT = Path(__file__).parents[3]
 NAMES = [each.name for each in FILTERS]
 NOW = datetime.now(UTC)
 
@@ -151,6 +153,12 @@ def test_each_filter_is_offered_by_route_command_and_sdk() -> None:
     assert [name for name in inspect.signature(AsyncFiles.list).parameters if name != "self"] == NAMES
     options = [name for each in ls.params if isinstance(each, click.Option) and (name := each.name)]
     assert [name for name in options if name not in ("cursor", "limit")] == NAMES
+
+
+def test_each_filter_is_in_the_specification() -> None:
+    page = (ROOT / "docs" / "specification" / "files.md").read_text()
+    section = page.partition('<a id="metadata"></a>')[2].partition("<a id=")[0]
+    assert [name for name in NAMES if f"`{to_camel(name)}`" not in section] == []
 
 
 def test_each_filter_with_a_form_is_a_field_of_the_console() -> None:

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
+from pkgutil import iter_modules
 from urllib.parse import urlencode
 
 import pytest
@@ -10,8 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from shared.media import networks
 from shared.media.networks.registry import NETWORKS
-from shared.media.networks.signatures import Ed25519, Subject, verify
+from shared.media.networks.signatures import Ed25519, Subject, WebhookSignature, verify
 from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest, previous
 from tests.shared.media.networks.requests import URL, network_of, request, signed, stand_ins
 from tests.support.data.media_samples import PNG
@@ -242,6 +245,17 @@ def altered_addresses(sent: WebhookRequest) -> Iterator[WebhookRequest]:
 def test_network_declares_exactly_the_headers_of_its_signature(network: StandIn) -> None:
     sent = webhook(network)
     assert set(sent.headers) - {"content-type"} == set(proof_of(network))
+
+
+def test_each_network_module_is_registered() -> None:
+    modules = [import_module(f"{networks.__name__}.{at.name}") for at in iter_modules(networks.__path__)]
+    declared = {
+        vars(value)["name"]
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and isinstance(vars(value).get("signature"), WebhookSignature)
+    }
+    assert declared == NETWORKS.keys()
 
 
 def test_a_network_is_verified_with_secrets_that_it_has_among_its_settings() -> None:
