@@ -1,4 +1,4 @@
-"""The front on a port, and browsers that are signed in to it."""
+"""A web process on a port, and browsers with a session of it."""
 
 from collections.abc import Callable, Iterator
 from uuid import UUID
@@ -17,14 +17,14 @@ def port(front: Front) -> Iterator[int]:
 
 
 @pytest.fixture
-def stranger(port: int) -> Browser:
-    """A browser that nobody has signed in with."""
+def anonymous(port: int) -> Browser:
+    """A browser without a session."""
     return Browser(port=port)
 
 
 @pytest.fixture
 def signed_in(front: Front, port: int) -> Callable[[Person], Browser]:
-    """Give a browser that a person has signed in with, and that looks at the organization they are a member of."""
+    """Return a function that signs a person in with a new browser."""
 
     def make(person: Person) -> Browser:
         browser = Browser(port=port)
@@ -34,8 +34,8 @@ def signed_in(front: Front, port: int) -> Callable[[Person], Browser]:
     return make
 
 
-def looking_at(organization_id: UUID, browser: Browser) -> Browser:
-    """Have a browser's session look at an organization."""
+def with_organization(organization_id: UUID, browser: Browser) -> Browser:
+    """Select an organization in a browser's session, and return the browser."""
     page = "/console/organizations"
     assert browser.submit(page, page, organization=str(organization_id)).status == 303
     return browser

@@ -1,4 +1,4 @@
-"""What failed is mended in the console: imports are retried, notifications sent again, an endpoint is checked."""
+"""Action items of the console: retry imports, resend notifications, check an endpoint."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -18,7 +18,7 @@ from tests.support.data.identity import Person
 from tests.support.data.row_factory import plant
 from tests.support.web.browser import Browser
 from tests.support.web.web_process import Front
-from tests.web.console.conftest import looking_at
+from tests.web.console.conftest import with_organization
 from tests.web.media.conftest import Connector, make_connector, media, sql
 from web.console.action_items import list_credit_items
 from web.console.spend_series import BurnRate
@@ -34,7 +34,7 @@ def connector(front: Front) -> Connector:
 @pytest.fixture
 def owner(front: Front, connector: Connector, signed_in: Callable[[Person], Browser]) -> Browser:
     person = front.identity.person(connector.organization_id, Role.WORKSPACE_OWNER)
-    return looking_at(connector.organization_id, signed_in(person))
+    return with_organization(connector.organization_id, signed_in(person))
 
 
 def page_of(connector: Connector) -> str:
@@ -42,7 +42,7 @@ def page_of(connector: Connector) -> str:
 
 
 def push(connector: Connector, state: str, code: str | None, name: str = MARKUP) -> UUID:
-    """Have an import come to this state."""
+    """Create an import in this state."""
     answer = connector.push(media(fileName=name))
     assert answer.status_code == 202, answer.text
     import_id = UUID((answer.json or {})["importId"])
@@ -127,7 +127,7 @@ def test_a_member_sees_imports_and_mends_none(
 ) -> None:
     failed = push(connector, "Failed", "media_gone")
     person = front.identity.person(connector.organization_id)
-    member = looking_at(connector.organization_id, signed_in(person))
+    member = with_organization(connector.organization_id, signed_in(person))
     shown = member.get(page_of(connector)).text
     assert "Have the sender send it again." in shown
     assert "/retry" not in shown
@@ -212,7 +212,8 @@ def test_a_member_is_told_of_nothing_that_only_others_mend(
     push(connector, "Failed", "media_gone")
     person = front.identity.person(connector.organization_id)
     assert (
-        "Needs attention" not in looking_at(connector.organization_id, signed_in(person)).get("/console").text
+        "Needs attention"
+        not in with_organization(connector.organization_id, signed_in(person)).get("/console").text
     )
 
 

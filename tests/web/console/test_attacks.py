@@ -1,8 +1,8 @@
-"""What an outsider tries: forms sent from elsewhere, pages in frames, markup in names of files and distributions.
+"""Attacks on the console: forms of other sites, pages in frames, markup in names of files and distributions.
 
-Sessions that were planted: `test_sessions.py` and `test_provider_sign_in.py`. Another organization's ids:
-`tests/web/test_cross_organization.py`. What agents say: `test_task_pages.py`; what models reply:
-`tests/journeys/models/test_playground.py`; what networks bring: `test_mending.py`.
+Other attacks: planted sessions in `test_sessions.py` and `test_provider_sign_in.py`, ids of another organization in
+`tests/web/test_cross_organization.py`, texts of agents in `test_task_pages.py`, replies of models in
+`tests/journeys/models/test_playground.py`, and messages of networks in `test_action_items.py`.
 """
 
 import re
@@ -18,7 +18,7 @@ from tests.support.data.identity import Person
 from tests.support.files.file_requests import Asker
 from tests.support.web.browser import Browser
 from tests.support.web.web_process import Front
-from tests.web.console.conftest import looking_at
+from tests.web.console.conftest import with_organization
 from tests.web.files.conftest import agent_of
 from web.console.routes import PAGES
 
@@ -36,11 +36,11 @@ def agent(front: Front) -> Asker:
 def owner(front: Front, agent: Asker, signed_in: Callable[[Person], Browser]) -> Browser:
     assert agent.organization_id is not None
     person = front.identity.person(agent.organization_id, Role.WORKSPACE_OWNER)
-    return looking_at(agent.organization_id, signed_in(person))
+    return with_organization(agent.organization_id, signed_in(person))
 
 
 def addresses(method: str) -> Iterator[str]:
-    """Give the address of every page, or of every form, about nothing that is there."""
+    """Return the path of every page, or of every form, with ids that do not exist."""
     for routes in PAGES:
         for route in routes.declared:
             if route.method == method:
@@ -52,14 +52,15 @@ def test_no_form_is_taken_from_elsewhere_or_without_the_sessions_token(owner: Br
     honest = {"csrf": token}
     for path in addresses("POST"):
         assert owner.post(path, honest, {"Sec-Fetch-Site": "cross-site"}).status == 403, path
+        # A subdomain is the same site and another origin.
         assert owner.post(path, honest, {"Sec-Fetch-Site": "same-site"}).status == 403, path
         assert owner.post(path, {}).status == 403, path
     assert owner.get("/console/organizations").status == 200  # and nobody was signed out
 
 
-def test_no_page_can_be_framed(owner: Browser, stranger: Browser) -> None:
+def test_no_page_can_be_framed(owner: Browser, anonymous: Browser) -> None:
     for path in addresses("GET"):
-        for browser in (owner, stranger):
+        for browser in (owner, anonymous):
             answer = browser.get(path)
             if "text/html" in answer.headers["Content-Type"] and answer.status != 303:
                 assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"], path

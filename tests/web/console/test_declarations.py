@@ -1,4 +1,4 @@
-"""The declaration of each page and action: what a new page needs, and which test fails for a part that is left out.
+"""The declarations of pages and actions: each part that a new page leaves out fails one of these tests.
 
 A new page is its module in `web/console/pages`, its template, and its line in `web/console/routes.py`.
 """
@@ -58,7 +58,7 @@ _REFERENCE = re.compile(r"""\{% (?:extends|include|import) "console/([^"]+)""")
 
 
 def rendered_templates() -> Iterator[tuple[str, str]]:
-    """Each page module with a template that it names."""
+    """Yield each page module with a template that it names."""
     for module in sorted(Path(pages.__file__).parent.glob("*.py")):
         for node in ast.walk(ast.parse(module.read_text())):
             if (
@@ -111,12 +111,12 @@ def test_the_tabs_of_a_page_are_those_of_its_entry() -> None:
 
 
 @pytest.mark.parametrize("route", DECLARED, ids=lambda route: f"{route.method} {route.path}")
-def test_a_route_of_the_console_needs_a_session(stranger: Browser, route: Route) -> None:
+def test_a_route_of_the_console_needs_a_session(anonymous: Browser, route: Route) -> None:
     assert is_console_path(route.path)
     assert route.authentication is Authentication.SESSION
     path = route.path.replace("<month:month>", "2026-01")
     path = _PARAMETER.sub("01890000-0000-7000-8000-000000000000", path)
-    answer = stranger.ask(route.method, path, "" if route.method == "POST" else None)
+    answer = anonymous.ask(route.method, path, "" if route.method == "POST" else None)
     assert (answer.status, answer.location) == (303, SIGN_IN)
 
 

@@ -1,4 +1,4 @@
-"""Figures and charts: what is drawn, from no rows to too many, and what is never written into a page."""
+"""Figures and charts, from no values to too many, and without unescaped text."""
 
 from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree as ET

@@ -1,4 +1,4 @@
-"""The page of a file: previews that run nothing, renewal, lists that end."""
+"""The page of a file: previews that run no script, renewal, and bounded lists."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from tests.support.data.media_samples import PNG
 from tests.support.files.file_requests import Asker
 from tests.support.web.browser import Browser
 from tests.support.web.web_process import Front
-from tests.web.console.conftest import looking_at
+from tests.web.console.conftest import with_organization
 from tests.web.files.conftest import agent_of
 from tests.web.media.conftest import sql
 from web.console.previews import MAXIMUM_TEXT_BYTES
@@ -30,7 +30,7 @@ def agent(front: Front) -> Asker:
 def owner(front: Front, agent: Asker, signed_in: Callable[[Person], Browser]) -> Browser:
     assert agent.organization_id is not None
     person = front.identity.person(agent.organization_id, Role.WORKSPACE_OWNER)
-    return looking_at(agent.organization_id, signed_in(person))
+    return with_organization(agent.organization_id, signed_in(person))
 
 
 def store(agent: Asker, *arguments: object, **options: object) -> str:
@@ -89,7 +89,7 @@ def test_a_retention_is_renewed_and_never_shortened(agent: Asker, owner: Browser
     assert "2101" in owner.get(page).text
     assert owner.submit(page, act, **{"for": "ever"}).status == 303
     kept = owner.get(page).text
-    assert "Kept without a deadline" in kept
+    assert "Kept until it is deleted" in kept
     assert "/retention" not in kept
 
 

@@ -1,4 +1,4 @@
-"""Limits that an owner sets in the console: the models of a key, and what a month may cost."""
+"""Limits that an owner sets in the console: the models of a key, the spending of a month, suspensions."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from shared.identity.directory.memberships import add_member
 from tests.support.data.identity import Person
 from tests.support.web.browser import Browser
 from tests.support.web.web_process import Front
-from tests.web.console.conftest import looking_at
+from tests.web.console.conftest import with_organization
 
 SignedIn = Callable[[Person], Browser]
 
@@ -24,7 +24,7 @@ def person(front: Front) -> Person:
 def owner(front: Front, person: Person, signed_in: SignedIn) -> Browser:
     browser = signed_in(person)
     (organization,) = (front.get("/admin/organizations", person.authorization).json or {})["organizations"]
-    return looking_at(organization["id"], browser)
+    return with_organization(organization["id"], browser)
 
 
 def test_a_key_is_limited_to_some_models_and_freed_again(
@@ -66,7 +66,7 @@ def test_an_operator_is_offered_to_lift_their_own_suspension_alone(front: Front,
             email=operator.email,
             role=Role.WORKSPACE_OWNER,
         )
-    browsers = [looking_at(organization_id, signed_in(person)) for person in (operator, owner)]
+    browsers = [with_organization(organization_id, signed_in(person)) for person in (operator, owner)]
     page = "/console/ledger"
     assert browsers[0].submit(page, "/console/spending/suspend").location == page
     assert ["/console/spending/resume" in browser.get(page).text for browser in browsers] == [True, False]

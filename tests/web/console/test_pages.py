@@ -1,4 +1,4 @@
-"""What the pages show and do: empty, inhabited, with names that are meant to break them; and to whom."""
+"""The pages and their actions, in an empty organization and in one with hostile names, by role."""
 
 import re
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from tests.shared.credits.calls import Calls
 from tests.support.data.identity import Person
 from tests.support.web.browser import Browser
 from tests.support.web.web_process import Front
-from tests.web.console.conftest import looking_at
+from tests.web.console.conftest import with_organization
 from web.console.navigation import Page
 from web.console.routes import PAGES
 
@@ -44,8 +44,8 @@ SHOWN = sorted(
 
 
 @dataclass(frozen=True, kw_only=True)
-class House:
-    """An organization with something of everything, named by somebody hostile."""
+class Tenant:
+    """An organization with one resource of each kind, whose names contain markup."""
 
     id: UUID
     owner: Person
@@ -55,7 +55,7 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house(front: Front) -> House:
+def tenant(front: Front) -> Tenant:
     make = front.identity
     organization_id = make.organization("Acme").id
     owner = make.person(organization_id, Role.WORKSPACE_OWNER, bound=True)
@@ -73,7 +73,7 @@ def house(front: Front) -> House:
     with front.services.database.transaction() as session:
         session.execute(update(api_keys).where(api_keys.c.id == owner.api_key_id).values(name=MARKUP))
         rename_organization(session, actor=OPERATOR, organization_id=organization_id, name=MARKUP)
-    return House(
+    return Tenant(
         id=organization_id,
         owner=owner,
         member=member,
@@ -83,17 +83,17 @@ def house(front: Front) -> House:
 
 
 @pytest.fixture
-def owner(house: House, front: Front, signed_in: SignedIn) -> Browser:
-    """The owner's browser, looking at the house."""
-    return looking_at(house.id, signed_in(house.owner))
+def owner(tenant: Tenant, front: Front, signed_in: SignedIn) -> Browser:
+    """The owner's browser, in the organization of `tenant`."""
+    return with_organization(tenant.id, signed_in(tenant.owner))
 
 
 @pytest.fixture
 def newcomer(front: Front, signed_in: SignedIn) -> Browser:
-    """The owner of an organization in which nothing is."""
+    """The browser of the owner of an empty organization."""
     organization_id = front.identity.organization("Empty").id
     person = front.identity.person(organization_id, Role.WORKSPACE_OWNER)
-    return looking_at(organization_id, signed_in(person))
+    return with_organization(organization_id, signed_in(person))
 
 
 @pytest.mark.parametrize("path", SHOWN)
@@ -134,13 +134,14 @@ def test_a_page_costs_few_statements(front: Front, owner: Browser, path: str) ->
 
 
 class counted:  # noqa: N801 (used as a function)
-    """Collect the statements that requests give to the database, whatever thread answers them."""
+    """Collect the SQL statements of requests, in any thread."""
 
     def __init__(self, front: Front) -> None:
         self.engine = front.services.database.engine
         self.seen: list[str] = []
 
     def _note(self, _connection: object, _cursor: object, statement: str, *_: object) -> None:
+        # The update of a session's last use happens once a minute at most, so it is no cost of a page.
         if "last_used_at" not in statement or statement.startswith("SELECT"):
             self.seen.append(statement)
 
@@ -160,17 +161,17 @@ def test_a_page_has_its_declared_title(newcomer: Browser, path: str) -> None:
 
 @pytest.mark.parametrize("page", DECLARED_PAGES, ids=lambda page: page.path)
 def test_a_page_refuses_a_member_without_its_permission(
-    house: House, signed_in: SignedIn, page: Page
+    tenant: Tenant, signed_in: SignedIn, page: Page
 ) -> None:
-    browser = looking_at(house.id, signed_in(house.member))
+    browser = with_organization(tenant.id, signed_in(tenant.member))
     path = re.sub(r"<id:\w+>", str(UUID(int=0)), page.path).replace("<month:month>", "2026-01")
     held = ROLE_PERMISSIONS[Role.MEMBER]
     refused = page.permission is not None and page.permission not in held
     assert (browser.get(path).status == 403) == refused
 
 
-def test_a_member_sees_what_rest_shows_them(house: House, signed_in: SignedIn) -> None:
-    browser = looking_at(house.id, signed_in(house.member))
+def test_a_member_sees_what_rest_shows_them(tenant: Tenant, signed_in: SignedIn) -> None:
+    browser = with_organization(tenant.id, signed_in(tenant.member))
     overview = browser.get("/console").text
     assert "credit.read" in overview
     assert "acme/" not in overview
@@ -199,7 +200,7 @@ def test_a_part_that_a_script_asks_for_is_alone(owner: Browser) -> None:
 
 
 def test_a_key_is_shown_once_works_and_ends_when_it_is_revoked(
-    front: Front, house: House, owner: Browser
+    front: Front, tenant: Tenant, owner: Browser
 ) -> None:
     made = owner.submit("/console/keys", "/console/keys", name="laptop", limit="2.5", period="week")
     assert made.status == 200, made.text
@@ -218,15 +219,15 @@ def test_a_key_is_shown_once_works_and_ends_when_it_is_revoked(
     assert front.get("/v1/credits", f"Bearer {secret}").status_code == 401
 
 
-def test_a_budget_is_created_changed_and_deleted(front: Front, house: House, owner: Browser) -> None:
-    subject = f"api_key:{house.key_id}"
+def test_a_budget_is_created_changed_and_deleted(front: Front, tenant: Tenant, owner: Browser) -> None:
+    subject = f"api_key:{tenant.key_id}"
     for fields in ({"subject": "planet:1"}, {"amount": "much"}, {"period": "minute"}, {"subject": "user:1"}):
         wrong = {"subject": subject, "amount": "5", "period": "month", **fields}
         assert owner.submit("/console/keys", "/console/budgets", **wrong).status == 422
     made = owner.submit("/console/keys", "/console/budgets", subject=subject, amount="5", period="month")
     assert made.status == 303, made.text
     with front.services.database.transaction() as session:
-        found = session.execute(select(budgets).where(budgets.c.subject_id == house.key_id)).one()
+        found = session.execute(select(budgets).where(budgets.c.subject_id == tenant.key_id)).one()
     page = f"/console/budgets/{found.id}"
     assert owner.submit(page, page, amount="7").status == 303
     assert "7.00 credits" in owner.get(page).text
@@ -235,16 +236,16 @@ def test_a_budget_is_created_changed_and_deleted(front: Front, house: House, own
 
 
 def test_what_shows_a_secret_or_moves_money_needs_a_fresh_proof(
-    front: Front, house: House, owner: Browser
+    front: Front, tenant: Tenant, owner: Browser
 ) -> None:
     keys = owner.get("/console/keys")
     with front.services.database.transaction() as session:
         session.execute(update(console_sessions).values(stepped_up_at=func.now() - timedelta(minutes=10)))
         before = session.execute(select(func.count()).select_from(api_keys)).scalar_one()
     guarded = [
-        *(("/console/keys", {"name": "x"}), (f"/console/keys/{house.key_id}/revoke", {"name": MARKUP})),
+        *(("/console/keys", {"name": "x"}), (f"/console/keys/{tenant.key_id}/revoke", {"name": MARKUP})),
         *(("/console/spending/suspend", {}), ("/console/budgets", {})),
-        *((f"/console/people/{house.member.user_id}/remove", {}), ("/console/people/invitations", {})),
+        *((f"/console/people/{tenant.member.user_id}/remove", {}), ("/console/people/invitations", {})),
     ]
     for path, fields in guarded:
         answer = owner.post(path, {"csrf": keys.token, **fields})
@@ -262,14 +263,14 @@ def test_spending_is_suspended_and_resumed(owner: Browser) -> None:
     assert "Spending is suspended" not in owner.get("/console").text
 
 
-def test_credits_come_from_operators_alone(front: Front, house: House, owner: Browser) -> None:
+def test_credits_come_from_operators_alone(front: Front, tenant: Tenant, owner: Browser) -> None:
     fields = {"amount": "5", "reference": "invoice-7"}
     assert "operators of this installation" in owner.get("/console/top-up").text
     assert owner.submit("/console/keys", "/console/top-up", **fields).status == 403
     assert "invoice-7" not in owner.get("/console/ledger").text
 
 
-def test_people_are_invited_given_roles_and_removed(front: Front, house: House, owner: Browser) -> None:
+def test_people_are_invited_given_roles_and_removed(front: Front, tenant: Tenant, owner: Browser) -> None:
     page = "/console/people"
     made = owner.submit(page, f"{page}/invitations", email="ada@example.org", role="Member")
     assert made.status == 200
@@ -277,34 +278,36 @@ def test_people_are_invited_given_roles_and_removed(front: Front, house: House, 
     assert "ada@example.org" in owner.get(page).text
     (revoke,) = re.findall(r"/console/people/invitations/[0-9a-f-]+/revoke", owner.get(page).text)
     assert owner.submit(page, revoke).status == 303
-    person = front.identity.person(house.id)
+    person = front.identity.person(tenant.id)
     assert owner.submit(page, f"{page}/{person.user_id}/role", role="WorkspaceAdmin").status == 303
     assert owner.submit(page, f"{page}/{person.user_id}/role", role="God").status == 422
     assert owner.submit(page, f"{page}/{person.user_id}/remove").status == 303
     assert person.email not in owner.get(page).text
 
 
-def test_identities_and_bindings_are_made_and_taken_back(front: Front, house: House, owner: Browser) -> None:
+def test_identities_and_bindings_are_made_and_taken_back(
+    front: Front, tenant: Tenant, owner: Browser
+) -> None:
     page = "/console/people/identities"
     assert owner.submit(page, page, name="Mailbox").status == 303
     with front.services.database.transaction() as session:
         made = session.execute(select(identities.c.id).where(identities.c.name == "Mailbox")).scalar_one()
     assert owner.submit(page, f"{page}/{made}/disable").status == 303
     assert owner.submit(page, f"{page}/{made}/enable").status == 303
-    fields = {"subject": str(made), "role": "ProjectAgent", "scope": str(house.identity_id)}
+    fields = {"subject": str(made), "role": "ProjectAgent", "scope": str(tenant.identity_id)}
     assert owner.submit(page, "/console/people/bindings", **fields).status == 303
     with front.services.database.transaction() as session:
-        bound = select(role_bindings.c.id).where(role_bindings.c.scope_id == house.identity_id)
+        bound = select(role_bindings.c.id).where(role_bindings.c.scope_id == tenant.identity_id)
         bound = bound.where(role_bindings.c.subject_identity_id == made)
         binding_id = session.execute(bound).scalar_one()
     assert owner.submit(page, f"/console/people/bindings/{binding_id}/unbind").status == 303
     assert "identity.created" in owner.get("/console/people/audit").text
 
 
-def test_activity_is_filtered_paged_and_a_file(house: House, owner: Browser) -> None:
+def test_activity_is_filtered_paged_and_a_file(tenant: Tenant, owner: Browser) -> None:
     assert owner.get("/console/activity?status=completed&since=24h&model=").status == 200
     assert "Nothing matches" in owner.get("/console/activity?model=none").text
-    assert LONG not in owner.get(f"/console/activity?key={house.key_id}").text.split("<table")[1]
+    assert LONG not in owner.get(f"/console/activity?key={tenant.key_id}").text.split("<table")[1]
     for wrong in ("status=great", "key=1", "principal=x"):
         assert owner.get(f"/console/activity?{wrong}").status == 422
     file = owner.get("/console/activity.csv")

@@ -1,4 +1,4 @@
-"""Signing in at a provider of OpenID Connect: whom it vouches for, and everything that does not count."""
+"""Sign-in at an OpenID Connect provider: accepted identities, and every response that is refused."""
 
 import time
 from collections.abc import Iterator
@@ -49,8 +49,9 @@ def front(
 
 @pytest.fixture
 def owner(front: Front, provider: Provider) -> Person:
-    """The user whom the provider vouches for, unless a test has it say something else."""
+    """The user whose address the provider confirms, unless a test changes its token."""
     person = front.identity.person(front.identity.organization().id, Role.WORKSPACE_OWNER)
+    # In capitals: addresses are compared without regard to the case of ASCII letters.
     provider.email, provider.claims, provider.signing_key = person.email.upper(), {}, None
     return person
 
@@ -61,57 +62,58 @@ def begin(browser: Browser, provider: Provider) -> dict[str, str]:
     return provider.authorize(answer.location)
 
 
-def come_back(browser: Browser, query: dict[str, str]) -> Answer:
-    """As a browser that another site has sent here."""
+def return_from_provider(browser: Browser, query: dict[str, str]) -> Answer:
+    """Return the response to a browser that the provider redirects back."""
     return browser.get(f"{BACK}?{urlencode(query)}", {"Sec-Fetch-Site": "cross-site"})
 
 
 def test_the_provider_is_asked_where_it_is_once_for_many_sign_ins(
-    stranger: Browser, provider: Provider, owner: Person
+    anonymous: Browser, provider: Provider, owner: Person
 ) -> None:
-    assert come_back(stranger, begin(stranger, provider)).status == 303
+    assert return_from_provider(anonymous, begin(anonymous, provider)).status == 303
     provider.asked.clear()
-    assert come_back(stranger, begin(stranger, provider)).status == 303
+    assert return_from_provider(anonymous, begin(anonymous, provider)).status == 303
     assert provider.asked == ["/keys"], "the addresses are known, the keys are read each time"
 
 
 def test_the_provider_vouches_for_a_user_of_ours(
-    stranger: Browser, provider: Provider, owner: Person
+    anonymous: Browser, provider: Provider, owner: Person
 ) -> None:
-    assert BEGIN in stranger.get("/console/in").text
-    signed_in = come_back(stranger, begin(stranger, provider))
+    assert BEGIN in anonymous.get("/console/in").text
+    signed_in = return_from_provider(anonymous, begin(anonymous, provider))
     assert (signed_in.status, signed_in.location) == (303, "/console")
     assert "HttpOnly" in signed_in.cookies[SESSION]
-    assert ATTEMPT not in stranger.cookies
-    assert owner.email in stranger.get("/console/organizations").text
+    assert ATTEMPT not in anonymous.cookies
+    assert owner.email in anonymous.get("/console/organizations").text
 
 
 def test_an_answer_is_good_in_the_browser_that_asked_and_once(
-    stranger: Browser, provider: Provider, owner: Person
+    anonymous: Browser, provider: Provider, owner: Person
 ) -> None:
-    answered = begin(stranger, provider)
-    elsewhere = Browser(port=stranger.port)
+    answered = begin(anonymous, provider)
+    elsewhere = Browser(port=anonymous.port)
     begin(elsewhere, provider)
-    for browser in (elsewhere, Browser(port=stranger.port)):
-        assert come_back(browser, answered).status == 422
+    for browser in (elsewhere, Browser(port=anonymous.port)):
+        assert return_from_provider(browser, answered).status == 422
         assert SESSION not in browser.cookies
-    attempt = stranger.cookies[ATTEMPT]
-    assert come_back(stranger, answered).status == 303
-    stranger.cookies.clear()
-    stranger.cookies[ATTEMPT] = attempt
-    assert come_back(stranger, answered).status == 422
-    assert SESSION not in stranger.cookies
+    attempt = anonymous.cookies[ATTEMPT]
+    assert return_from_provider(anonymous, answered).status == 303
+    anonymous.cookies.clear()
+    # With the cookie of the attempt, so that only the used code is refused.
+    anonymous.cookies[ATTEMPT] = attempt
+    assert return_from_provider(anonymous, answered).status == 422
+    assert SESSION not in anonymous.cookies
 
 
 def test_a_session_or_attempt_that_was_planted_is_not_the_one_that_begins(
-    stranger: Browser, provider: Provider, owner: Person
+    anonymous: Browser, provider: Provider, owner: Person
 ) -> None:
-    stranger.cookies[ATTEMPT] = "planted"
-    answered = begin(stranger, provider)
-    assert stranger.cookies[ATTEMPT] != "planted"
-    stranger.cookies[SESSION] = "svc_planted"
-    come_back(stranger, answered)
-    assert stranger.cookies[SESSION] != "svc_planted"
+    anonymous.cookies[ATTEMPT] = "planted"
+    answered = begin(anonymous, provider)
+    assert anonymous.cookies[ATTEMPT] != "planted"
+    anonymous.cookies[SESSION] = "svc_planted"
+    return_from_provider(anonymous, answered)
+    assert anonymous.cookies[SESSION] != "svc_planted"
 
 
 @pytest.mark.parametrize(
@@ -137,18 +139,20 @@ def test_a_session_or_attempt_that_was_planted_is_not_the_one_that_begins(
     ids=str,
 )
 def test_a_token_that_says_something_else_signs_nobody_in(
-    stranger: Browser, provider: Provider, owner: Person, claims: dict[str, Any]
+    anonymous: Browser, provider: Provider, owner: Person, claims: dict[str, Any]
 ) -> None:
-    answered = begin(stranger, provider)
+    answered = begin(anonymous, provider)
     provider.claims = claims
-    refused = come_back(stranger, answered)
-    assert (refused.status, SESSION in stranger.cookies) == (422, False)
+    refused = return_from_provider(anonymous, answered)
+    assert (refused.status, SESSION in anonymous.cookies) == (422, False)
 
 
-def test_a_token_of_another_key_signs_nobody_in(stranger: Browser, provider: Provider, owner: Person) -> None:
-    answered = begin(stranger, provider)
+def test_a_token_of_another_key_signs_nobody_in(
+    anonymous: Browser, provider: Provider, owner: Person
+) -> None:
+    answered = begin(anonymous, provider)
     provider.signing_key = RSAKey.generate_key(2048, {"kid": "one"})
-    assert come_back(stranger, answered).status == 422
+    assert return_from_provider(anonymous, answered).status == 422
 
 
 @pytest.mark.parametrize(
@@ -164,23 +168,24 @@ def test_a_token_of_another_key_signs_nobody_in(stranger: Browser, provider: Pro
     ids=str,
 )
 def test_what_the_provider_did_not_answer_signs_nobody_in(
-    stranger: Browser, provider: Provider, owner: Person, changes: dict[str, str]
+    anonymous: Browser, provider: Provider, owner: Person, changes: dict[str, str]
 ) -> None:
-    refused = come_back(stranger, begin(stranger, provider) | changes)
-    assert (refused.status, SESSION in stranger.cookies) == (422, False)
+    refused = return_from_provider(anonymous, begin(anonymous, provider) | changes)
+    assert (refused.status, SESSION in anonymous.cookies) == (422, False)
 
 
 def test_a_user_who_is_disabled_stays_outside(
-    front: Front, stranger: Browser, provider: Provider, owner: Person
+    front: Front, anonymous: Browser, provider: Provider, owner: Person
 ) -> None:
     with front.services.database.transaction() as session:
         disable_user(session, actor=OPERATOR, user_id=owner.user_id)
-    assert come_back(stranger, begin(stranger, provider)).status == 422
+    assert return_from_provider(anonymous, begin(anonymous, provider)).status == 422
 
 
 def test_one_who_was_seen_long_ago_proves_nothing_new(
-    stranger: Browser, provider: Provider, owner: Person
+    anonymous: Browser, provider: Provider, owner: Person
 ) -> None:
-    answered = begin(stranger, provider)
+    answered = begin(anonymous, provider)
+    # Beyond MAX_AUTH_AGE_SECONDS (600) and the leeway of clocks.
     provider.claims = {"auth_time": int(time.time()) - 700}
-    assert come_back(stranger, answered).status == 422
+    assert return_from_provider(anonymous, answered).status == 422

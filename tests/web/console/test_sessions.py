@@ -1,4 +1,4 @@
-"""Signing in to the console: links, sessions, what ends them, and what no other site can have a browser do."""
+"""Sessions of the console: sign-in links, expiry, sign-out, and protection against requests of other sites."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -25,69 +25,73 @@ def owner(front: Front) -> Person:
     return front.identity.person(front.identity.organization("Acme").id, Role.WORKSPACE_OWNER)
 
 
-def test_a_link_signs_its_user_in_and_is_good_once(front: Front, stranger: Browser, owner: Person) -> None:
+def test_a_link_signs_its_user_in_and_is_good_once(front: Front, anonymous: Browser, owner: Person) -> None:
     code = new_code(front, owner.user_id)
-    first = stranger.submit("/console/in", "/console/in", code=code)
+    first = anonymous.submit("/console/in", "/console/in", code=code)
     assert (first.status, first.location) == (303, "/console")
     cookie = first.cookies[SESSION]
     for attribute in ("Secure", "HttpOnly", "SameSite=Lax", "Path=/"):
         assert attribute in cookie
+    # The prefix `__Host-` forbids a domain.
     assert "Domain" not in cookie
-    assert stranger.get("/console/organizations").status == 200
-    again = Browser(port=stranger.port).submit("/console/in", "/console/in", code=code)
+    assert anonymous.get("/console/organizations").status == 200
+    # In another browser, as a thief of the link would try.
+    again = Browser(port=anonymous.port).submit("/console/in", "/console/in", code=code)
     assert (again.status, SESSION in again.cookies) == (422, False)
     assert "was used before" in again.text
 
 
-def test_looking_at_a_link_does_not_use_it_up(front: Front, stranger: Browser, owner: Person) -> None:
+def test_looking_at_a_link_does_not_use_it_up(front: Front, anonymous: Browser, owner: Person) -> None:
     code = new_code(front, owner.user_id)
-    assert stranger.get("/console/in").status == 200
-    assert stranger.submit("/console/in", "/console/in", code=code).status == 303
+    assert anonymous.get("/console/in").status == 200
+    assert anonymous.submit("/console/in", "/console/in", code=code).status == 303
 
 
-def test_a_link_ends_after_ten_minutes(front: Front, stranger: Browser, owner: Person) -> None:
+def test_a_link_ends_after_ten_minutes(front: Front, anonymous: Browser, owner: Person) -> None:
     code = new_code(front, owner.user_id)
     with front.services.database.transaction() as session:
         session.execute(
             update(console_links).values(expires_at=console_links.c.expires_at - timedelta(minutes=10))
         )
-    assert stranger.submit("/console/in", "/console/in", code=code).status == 422
+    assert anonymous.submit("/console/in", "/console/in", code=code).status == 422
 
 
 def test_a_link_of_a_user_who_is_disabled_signs_nobody_in(
-    front: Front, stranger: Browser, owner: Person
+    front: Front, anonymous: Browser, owner: Person
 ) -> None:
     code = new_code(front, owner.user_id)
     with front.services.database.transaction() as session:
         disable_user(session, actor=OPERATOR, user_id=owner.user_id)
-    assert stranger.submit("/console/in", "/console/in", code=code).status == 422
+    assert anonymous.submit("/console/in", "/console/in", code=code).status == 422
 
 
 @pytest.mark.parametrize("code", ["", "svl_", "x" * 5000, "svl_" + "0" * 49, "ключ"])
-def test_what_is_no_code_signs_nobody_in(stranger: Browser, code: str) -> None:
-    answer = stranger.submit("/console/in", "/console/in", code=code)
+def test_what_is_no_code_signs_nobody_in(anonymous: Browser, code: str) -> None:
+    answer = anonymous.submit("/console/in", "/console/in", code=code)
     assert (answer.status, SESSION in answer.cookies) == (422, False)
 
 
 def test_a_session_that_a_browser_brought_along_is_not_the_one_that_begins(
-    front: Front, stranger: Browser, owner: Person, signed_in: SignedIn
+    front: Front, anonymous: Browser, owner: Person, signed_in: SignedIn
 ) -> None:
+    # An attacker plants their own session, in which the victim would then act.
     planted = signed_in(owner).cookies[SESSION]
-    stranger.cookies[SESSION] = planted
+    anonymous.cookies[SESSION] = planted
     victim = front.identity.person(front.identity.organization("Globex").id)
-    stranger.sign_in(front, victim.user_id)
-    assert stranger.cookies[SESSION] != planted
-    assert "__Host-qm-in" not in stranger.cookies
-    assert stranger.cookies[SESSION].startswith("svc_")
+    anonymous.sign_in(front, victim.user_id)
+    assert anonymous.cookies[SESSION] != planted
+    assert "__Host-qm-in" not in anonymous.cookies
+    assert anonymous.cookies[SESSION].startswith("svc_")
 
 
-def test_without_a_session_every_page_leads_to_signing_in(stranger: Browser) -> None:
+def test_without_a_session_every_page_leads_to_signing_in(anonymous: Browser) -> None:
     for cookie in (None, "svc_nothing", "svc_" + "0" * 49):
         if cookie:
-            stranger.cookies[SESSION] = cookie
-        answer = stranger.get("/console/organizations")
+            anonymous.cookies[SESSION] = cookie
+        answer = anonymous.get("/console/organizations")
         assert (answer.status, answer.location) == (303, "/console/in")
-        part = stranger.get("/console/organizations", {"HX-Request": "true"})
+        # A script must not put the sign-in page into a part of the page.
+        part = anonymous.get("/console/organizations", {"HX-Request": "true"})
         assert (part.status, part.headers["HX-Redirect"]) == (401, "/console/in")
 
 
@@ -160,6 +164,7 @@ def test_a_session_is_no_credential_of_rest(front: Front, owner: Person, signed_
     assert browser.get("/console/organizations").status == 200
     assert browser.get("/admin/me").status == 401
     assert browser.get("/admin/me", {"Authorization": f"Bearer {token}"}).status == 401
+    # The other way round: a key opens no page either.
     bearer = Browser(port=browser.port).get("/console/organizations", {"Authorization": owner.authorization})
     assert bearer.status == 303
 
@@ -194,14 +199,14 @@ def test_a_theme_is_kept_by_the_browser(owner: Person, signed_in: SignedIn) -> N
 def test_proving_who_one_is_takes_a_new_link_or_a_key_and_changes_the_session(
     front: Front, owner: Person, signed_in: SignedIn
 ) -> None:
-    stranger = front.identity.person(front.identity.organization("Other").id)
+    other = front.identity.person(front.identity.organization("Other").id)
     bound = front.identity.person(front.identity.organization("Bound").id, bound=True)
     for proof, status in [
         (owner.api_key, 303),
         (new_code(front, owner.user_id), 303),
-        (stranger.api_key, 422),
+        (other.api_key, 422),
         (bound.api_key, 422),
-        (new_code(front, stranger.user_id), 422),
+        (new_code(front, other.user_id), 422),
         ("svk_wrong", 422),
     ]:
         browser = signed_in(owner)
@@ -310,12 +315,12 @@ def test_a_form_is_bounded_and_urlencoded(owner: Person, signed_in: SignedIn) ->
 
 
 def test_pages_cannot_be_framed_run_only_our_scripts_and_are_kept_nowhere(
-    front: Front, owner: Person, signed_in: SignedIn, stranger: Browser
+    front: Front, owner: Person, signed_in: SignedIn, anonymous: Browser
 ) -> None:
     browser = signed_in(owner)
     for answer in (
         browser.get("/console/organizations"),
-        stranger.get("/console/in"),
+        anonymous.get("/console/in"),
         browser.get("/console/nothing"),
     ):
         policy = answer.headers["Content-Security-Policy"]
@@ -328,8 +333,8 @@ def test_pages_cannot_be_framed_run_only_our_scripts_and_are_kept_nowhere(
         assert answer.headers["Cache-Control"] == "no-store"
 
 
-def test_an_error_below_console_is_a_page(stranger: Browser, owner: Person, signed_in: SignedIn) -> None:
-    answer = stranger.get("/console/nothing")
+def test_an_error_below_console_is_a_page(anonymous: Browser, owner: Person, signed_in: SignedIn) -> None:
+    answer = anonymous.get("/console/nothing")
     assert (answer.status, answer.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
     assert "404 not_found" in answer.text
     assert answer.headers["X-Request-Id"] in answer.text
@@ -338,13 +343,13 @@ def test_an_error_below_console_is_a_page(stranger: Browser, owner: Person, sign
     assert "<script>" not in wrong.text
 
 
-def test_at_an_address_that_keeps_no_cookie_the_page_says_so(stranger: Browser) -> None:
-    assert "needs https" not in stranger.get("/console/in").text
-    elsewhere = stranger.get("/console/in", {"Host": "qm.example"})
+def test_at_an_address_that_keeps_no_cookie_the_page_says_so(anonymous: Browser) -> None:
+    assert "needs https" not in anonymous.get("/console/in").text
+    elsewhere = anonymous.get("/console/in", {"Host": "qm.example"})
     assert "needs https" in elsewhere.text
 
 
-def test_without_a_provider_there_is_none_to_sign_in_at(stranger: Browser) -> None:
-    assert "/console/in/provider" not in stranger.get("/console/in").text
-    assert stranger.get("/console/in/provider").status == 404
-    assert stranger.get("/console/in/provider/back?code=1&state=2").status == 404
+def test_without_a_provider_there_is_none_to_sign_in_at(anonymous: Browser) -> None:
+    assert "/console/in/provider" not in anonymous.get("/console/in").text
+    assert anonymous.get("/console/in/provider").status == 404
+    assert anonymous.get("/console/in/provider/back?code=1&state=2").status == 404

@@ -1,4 +1,4 @@
-"""A task as people see it: what went on, whose it is, and what they say to the agent."""
+"""The pages of tasks: the timeline, the permission to read it, and messages to the agent."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -17,7 +17,7 @@ from tests.support.processes.stack import wait_until
 from tests.support.web.browser import Answer, Browser
 from tests.support.web.web_process import Front
 from tests.web.a2a.conftest import SCRIPT, Cast, cast, give_script
-from tests.web.console.conftest import looking_at
+from tests.web.console.conftest import with_organization
 
 __all__ = ["cast"]
 SignedIn = Callable[[Person], Browser]
@@ -37,11 +37,13 @@ rules:
 
 @pytest.fixture
 def owner(cast: Cast, signed_in: SignedIn) -> Browser:
-    return looking_at(cast.acme, signed_in(cast.front.identity.person(cast.acme, Role.WORKSPACE_OWNER)))
+    return with_organization(
+        cast.acme, signed_in(cast.front.identity.person(cast.acme, Role.WORKSPACE_OWNER))
+    )
 
 
-def settled(browser: Browser, path: str, word: str) -> Answer:
-    """Reload a page until it has a word."""
+def wait_for_word(browser: Browser, path: str, word: str) -> Answer:
+    """Reload a page until it contains a word, and return the last response."""
     shown: list[Answer] = []
 
     def has_come() -> bool:
@@ -62,7 +64,7 @@ def talk(browser: Browser, agent_id: UUID, message: str) -> str:
 def test_one_talks_to_an_agent_and_sees_what_it_does_as_text(cast: Cast, owner: Browser) -> None:
     agent, _ = cast.new_agent(HOSTILE)
     page = talk(owner, agent.deployment.id, "work")
-    shown = settled(owner, page, "completed").text
+    shown = wait_for_word(owner, page, "completed").text
     for said in ("status", "name", "chunk", "done"):
         assert f"&lt;img src=x onerror=alert(1)&gt; {said}" in shown
     assert "<img" not in shown
@@ -73,12 +75,12 @@ def test_one_talks_to_an_agent_and_sees_what_it_does_as_text(cast: Cast, owner: 
 def test_one_answers_an_agent_that_asks_and_the_page_goes_on_by_itself(cast: Cast, owner: Browser) -> None:
     agent, _ = cast.new_agent(HOSTILE)
     page = talk(owner, agent.deployment.id, "ask")
-    settled(owner, page, "Which one?")
+    wait_for_word(owner, page, "Which one?")
     part = owner.get(page, {"HX-Request": "true"})
     assert part.text.lstrip().startswith('<section id="line" hx-get=')
     sent = owner.submit(page, f"{page}/say", message="The second")
     assert sent.location == f"{page}#end"
-    assert settled(owner, page, "completed").text.count("The second") >= 2
+    assert wait_for_word(owner, page, "completed").text.count("The second") >= 2
     over = owner.submit(page, f"{page}/say", message="And now?")
     assert over.status == 400
 
@@ -97,9 +99,9 @@ def test_one_cancels_a_task_of_ones_own_until_it_is_over(
     cast: Cast, owner: Browser, signed_in: SignedIn
 ) -> None:
     agent, _ = cast.new_agent(HOSTILE)
-    member = looking_at(cast.acme, signed_in(cast.person()))
+    member = with_organization(cast.acme, signed_in(cast.person()))
     page = talk(member, agent.deployment.id, "ask")
-    settled(member, page, "Which one?")
+    wait_for_word(member, page, "Which one?")
     assert "Cancel task" not in owner.get(page).text
     assert owner.submit("/console/tasks", f"{page}/cancel").status == 404
     canceled = member.submit(page, f"{page}/cancel")
@@ -116,7 +118,7 @@ def test_one_cancels_a_task_of_ones_own_until_it_is_over(
 def test_a_task_shows_what_its_own_model_call_cost(front: Front, cast: Cast, owner: Browser) -> None:
     agent, _ = cast.new_agent(SCRIPT)
     page = talk(owner, agent.deployment.id, "ping")
-    settled(owner, page, "completed")
+    wait_for_word(owner, page, "completed")
     task_id = page.rpartition("/")[2]
     with front.services.database.autocommit() as session:
         turn_id = session.execute(
@@ -144,22 +146,22 @@ def test_a_task_is_read_by_its_own_and_by_those_who_may_read_all(
     signed_in: SignedIn,
 ) -> None:
     agent, _ = cast.new_agent(SCRIPT)
-    member = looking_at(cast.acme, signed_in(cast.person()))
+    member = with_organization(cast.acme, signed_in(cast.person()))
     page = talk(member, agent.deployment.id, "ping")
-    assert settled(member, page, "completed").status == 200
+    assert wait_for_word(member, page, "completed").status == 200
     seen = owner.get(page)
     assert (seen.status, "<textarea" in seen.text) == (200, False)
     assert owner.submit("/console/tasks", f"{page}/say", message="Hello").status == 404
-    assert looking_at(cast.acme, signed_in(cast.person())).get(page).status == 404
+    assert with_organization(cast.acme, signed_in(cast.person())).get(page).status == 404
     elsewhere = front.identity.organization("Initech").id
-    stranger = signed_in(front.identity.person(elsewhere, Role.WORKSPACE_OWNER))
-    assert looking_at(elsewhere, stranger).get(page).status == 404
+    anonymous = signed_in(front.identity.person(elsewhere, Role.WORKSPACE_OWNER))
+    assert with_organization(elsewhere, anonymous).get(page).status == 404
 
 
 def test_what_is_too_long_for_a_page_is_left_out(cast: Cast, owner: Browser) -> None:
     agent = cast.front.identity.deployment(cast.acme)
     give_script(cast.front, agent, SCRIPT)
     page = talk(owner, agent.deployment.id, "ping " + "w" * 70_000)
-    shown = settled(owner, page, "completed").text
+    shown = wait_for_word(owner, page, "completed").text
     assert "too long to be shown here" in shown
     assert "w" * 70_000 not in shown

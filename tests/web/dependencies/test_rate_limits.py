@@ -1,4 +1,4 @@
-"""Limits per credential and per guessing address: 429 with `Retry-After`, and fields that tell what is left."""
+"""Rate limits of a credential, and of an address with wrong credentials: 429, `Retry-After` and `RateLimit`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ LIMIT, GUESSES = 5, 3
 
 @pytest.fixture
 def limited(database_url: str, valkey_server: EmbeddedValkey, tmp_path: Path) -> Iterator[Front]:
-    """A front with low limits, whose counts start at nothing."""
+    """A web process with low limits, whose counters begin at zero."""
     with open_front(
         database_url,
         valkey_server.url,
@@ -40,6 +40,7 @@ def test_a_credential_is_told_what_is_left_and_then_to_wait(limited: Front) -> N
     answers = [limited.get("/files", authorization) for _ in range(LIMIT + 1)]
     assert [answer.status_code for answer in answers] == [200] * LIMIT + [429]
     assert answers[0].headers["RateLimit-Policy"] == f'"default";q={LIMIT};w=60'
+    # `r` is what remains after the request itself.
     left = [answer.headers["RateLimit"].partition("r=")[2].partition(";")[0] for answer in answers[:LIMIT]]
     assert left == ["4", "3", "2", "1", "0"]
     problem = refuse(answers[-1], 429, "rate_limited")
@@ -51,6 +52,7 @@ def test_a_credential_is_told_what_is_left_and_then_to_wait(limited: Front) -> N
 def test_a_credential_is_counted_however_its_header_is_written(limited: Front) -> None:
     deployment = limited.identity.deployment(limited.identity.organization().id)
     token = limited.identity.access_token(deployment)
+    # A scheme in other letters or with more spaces is the same credential, so it cannot have a limit of its own.
     spellings = [
         f"Bearer {token}",
         f"bearer {token}",
@@ -83,6 +85,7 @@ def test_one_credential_does_not_use_up_anothers(limited: Front) -> None:
 def test_guessing_credentials_is_slowed_down_by_address(limited: Front) -> None:
     answers = [limited.get("/files", f"Bearer wrong-{number}") for number in range(GUESSES + 1)]
     assert [answer.status_code for answer in answers] == [401] * GUESSES + [429]
+    # Without a credential nothing is guessed, so this counts against no limit.
     assert limited.get("/files").status_code == 401
     deployment = limited.identity.deployment(limited.identity.organization().id)
     assert limited.get("/files", limited.identity.authorization(deployment)).status_code == 200

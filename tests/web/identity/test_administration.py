@@ -1,4 +1,4 @@
-"""Administration over HTTP: what is made, shown once, listed, changed and refused."""
+"""Administration over HTTP: create, list, change and refuse resources, and return a secret only once."""
 
 from datetime import timedelta
 from functools import partial
@@ -20,7 +20,7 @@ def admin(front: Front, organization_id: UUID) -> Person:
 
 
 def make(front: Front, person: Person, path: str, **body: Any) -> dict[str, Any]:
-    """Make a resource, and read it again where the answer says it is."""
+    """Create a resource, and read it again at the `Location` of the response."""
     answer = front.post(f"/admin{path}", person.authorization, json=body)
     assert answer.status_code == 201, answer.text
     assert answer.headers["Cache-Control"] == "no-store"

@@ -1,8 +1,7 @@
-"""Who may do what under /admin: every declared operation, asked with every kind of credential.
+"""Permissions under /admin: every declared operation with every kind of credential.
 
-The table says by hand who is let in and with what words the others are turned away; the operations come from the
-routes, so that a new one without a row here fails. Each attempt has a target of its own; what a refused one leaves
-behind is asked of the audit.
+The table lists by hand which credentials are allowed and which status the others get. The operations come from the
+routes, so a new one without a row fails. Each attempt has a target of its own, and a refused one leaves no audit event.
 """
 
 from collections.abc import Callable
@@ -43,7 +42,7 @@ READERS = frozenset({"operator", "owner", "admin", "member"})
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """One organization and everybody who might ask about it; `stranger` owns another."""
+    """One organization with every kind of caller; `stranger` owns another one."""
 
     front: Front
     organization_id: Any
@@ -60,7 +59,7 @@ class World:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """The rest of an address below /admin, and what is sent there."""
+    """A request below /admin: the rest of its path, and its body."""
 
     path: str
     body: Any = None
@@ -114,7 +113,7 @@ def on_policy(world: World) -> Attempt:
 
 
 def on_spending(act: str, before: str) -> Callable[[World], Attempt]:
-    """Each side has done the opposite before."""
+    """Prepare the opposite state, so that the operation of each side changes something."""
 
     def attempt(world: World) -> Attempt:
         path = f"organizations/{world.organization_id}/credits"
@@ -308,7 +307,7 @@ def on_undelivered(world: World) -> Attempt:
 
 
 def with_dead_notification(world: World) -> tuple[str, Attempt]:
-    """Give a distribution, and how to send the notification again that was given up."""
+    """Return a distribution with a dead notification, and the path that resends it."""
     distribution = on_endpoint("")(world).path
     distribution_id = UUID(distribution.rpartition("/")[2])
     with world.front.services.database.transaction() as session:
@@ -498,9 +497,9 @@ def address() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Who is let in, to what, and with which status the others are turned away.
+    """The allowed credentials, their request, and the statuses of the others.
 
-    `outsider` is what somebody of another organization is told, and an operator who is shut out; `refused` the others.
+    `outsider` is the status for another organization, and for an operator who is not allowed; `refused` for the others.
     """
 
     allowed: frozenset[str]
@@ -732,7 +731,7 @@ def test_an_operation_turns_away_whoever_is_no_user(world: World, name: str) -> 
 
 
 def ask(world: World, name: str, attempt: Attempt, authorization: str | None) -> TestResponse:
-    """Ask, and hold the answer to what the OpenAPI document says of the operation."""
+    """Send a request, and check its response against the operation in the OpenAPI document."""
     options = {} if attempt.body is None else {"json": attempt.body}
     answer = world.front.ask(OPERATIONS[name].method, f"/admin/{attempt.path}", authorization, **options)
     described = world.described[name][str(answer.status_code)]
@@ -749,7 +748,7 @@ def count_acts(world: World) -> int:
 
 
 def describe_answers() -> dict[str, Any]:
-    """Give the answers that the OpenAPI document describes, by operation and status."""
+    """Return the responses in the OpenAPI document, by operation and status."""
     paths = openapi_document()["paths"].values()
     operations = [operation for path in paths for operation in path.values()]
     return {operation["operationId"]: operation["responses"] for operation in operations}

@@ -1,4 +1,4 @@
-"""A distribution attributes the requests it routes, and can attribute nothing else."""
+"""A distribution creates attributions for the requests that it routes, and for no others."""
 
 import base64
 import json
@@ -25,7 +25,7 @@ REPORTED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """A distribution, who receives, and who answers."""
+    """A distribution, its receiving identity, and the deployment that replies."""
 
     distribution: CreatedDistribution
     principal: Identity

@@ -1,4 +1,4 @@
-"""A deployment's daemon is changed by its administrators: executor and owner of what it does by itself."""
+"""Administrators replace a deployment's daemon, the executor and owner of the deployment's own work."""
 
 from typing import Any
 from uuid import UUID, uuid4

@@ -52,6 +52,7 @@ def test_an_owner_cannot_take_a_user_of_another_organization_in(
     assert (accepted.status_code, accepted.get_json()["role"]) == (200, "Member")
     assert str(victim.user_id) in member_ids(front, owner, organization_id)
     me = front.get("/admin/me", victim.authorization).get_json()
+    # A second membership moves no key: only a first organization becomes the active one.
     assert me["activeOrganizationId"] == str(other)
 
 
@@ -89,6 +90,7 @@ def test_a_token_is_shown_once_and_a_revoked_one_opens_nothing(
         "invitation.revoked",
         "invitation.created",
     ]
+    # The audit names the invitation, and never the token.
     assert token not in str(events)
 
 

@@ -1,4 +1,4 @@
-"""The OAuth endpoints, as deployments' SDKs and strangers use them."""
+"""The OAuth endpoints, for SDKs of deployments and for anonymous clients."""
 
 import base64
 import logging
@@ -60,6 +60,7 @@ def assert_refused(answer: TestResponse, status: int, error: str) -> None:
     assert set(answer.get_json()) == {"error", "error_description"}
     description = answer.get_json()["error_description"]
     assert description.isascii()
+    # RFC 6749 5.2 allows neither in `error_description`.
     assert '"' not in description
     assert answer.content_type == "application/json"
     assert answer.headers["Cache-Control"] == "no-store"
@@ -88,6 +89,7 @@ def test_a_secret_by_basic_is_exchanged_too(front: Front, created: CreatedDeploy
 
 
 def test_basic_credentials_may_be_percent_encoded(front: Front, created: CreatedDeployment) -> None:
+    # RFC 6749 2.3.1 has clients encode both parts, and a strict one encodes every character.
     encoded = "".join(f"%{ord(character):02X}" for character in created.credential.secret.value)
     answer = front.post("/oauth/token", basic(created.deployment.client_id, encoded), data=GRANT)
     assert answer.status_code == 200
@@ -101,6 +103,7 @@ def test_the_same_client_id_may_stand_in_the_form_beside_basic(
 
 
 def test_unknown_and_empty_parameters_are_ignored(front: Front, created: CreatedDeployment) -> None:
+    # `audience` is a parameter of the exchange (RFC 8693), so it is unknown to this grant.
     form = {**GRANT, "client_secret": "", "scope": "", "audience": "anything"}
     answer = front.post("/oauth/token", by_basic(created), data=form)
     assert answer.get_json()["scope"] == "FileCreate FileRead FileUpdate TaskRead model.execute"

@@ -1,4 +1,4 @@
-"""OAuth and administration as a real server answers them: gunicorn with our settings, asked by `requests`."""
+"""OAuth and administration over a real server: gunicorn with our settings, and the client `requests`."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ GRANT = {"grant_type": "client_credentials"}
 
 
 class Served:
-    """A running front over an installation of its own."""
+    """A running web process with an installation of its own."""
 
     def __init__(self, url: str, credentials: Credentials) -> None:
         self.url = url
@@ -74,7 +74,7 @@ def served(
 
 
 def is_answering(url: str) -> bool:
-    """Whether a process serves: their parent listens long before."""
+    """Return whether a worker process responds: their parent listens long before."""
     with contextlib.suppress(requests.RequestException):
         return requests.get(f"{url}/healthz", timeout=TIMEOUT_SECONDS).ok
     return False

@@ -1,4 +1,4 @@
-"""Token exchange for GitHub deployments (docs/specification/identity.md#workflows), against an issuer of our own."""
+"""Token exchange for GitHub deployments (docs/specification/identity.md#workflows), with a local issuer."""
 
 import json
 import time
@@ -67,7 +67,7 @@ def signed(said: Claims, *, kid: str = "k1", key: RSAKey = KEY, **header: Any) -
 
 @dataclass(frozen=True, kw_only=True)
 class Workflows:
-    """A GitHub deployment of a front, and its administrator."""
+    """A GitHub deployment and its administrator."""
 
     front: Front
     deployment_id: str
@@ -163,10 +163,13 @@ def test_a_token_is_exchanged_once(workflows: Workflows) -> None:
     "changed",
     [
         {"aud": "https://other.example"},
+        # GitHub's `aud` is a text. A list could name other services that may use the token too.
         {"aud": [BASE_URL]},
         {"aud": None},
         {"iss": "https://stranger.example"},
+        # An issuer is compared exactly (OpenID Connect Discovery 4.3).
         {"iss": ISSUER + "/"},
+        # Beyond the leeway of 30 seconds between clocks.
         {"exp": int(time.time()) - 31},
         {"iat": int(time.time()) + 3600, "exp": int(time.time()) + 7200},
         {"nbf": int(time.time()) + 3600},
@@ -177,11 +180,13 @@ def test_a_token_is_exchanged_once(workflows: Workflows) -> None:
         {"repository_id": None},
         {"repository_owner_id": None},
         {"ref": "refs/heads/feature"},
+        # `main` means a branch: a tag of this name may be pushed by others.
         {"ref": "refs/tags/main"},
         {"ref": "main"},
         {"ref": "refs/heads/Main"},
         {"environment": "staging"},
         {"environment": None},
+        # It runs for pull requests of any user, with the ref of the base branch, so the ref does not reveal it.
         {"event_name": "pull_request_target"},
         {"event_name": None},
     ],
@@ -192,8 +197,9 @@ def test_a_token_that_says_something_else_is_refused(workflows: Workflows, chang
 
 
 def test_an_environment_whose_name_folds_to_the_others_is_another(workflows: Workflows) -> None:
-    """Who may push a workflow makes environments of any name, which nothing protects."""
+    """A user who may push a workflow can create environments of any name, without protection rules."""
     workflows.set(ref="main", environment="market")
+    # U+212A, the Kelvin sign, is k in lower case in Unicode and not in ASCII.
     workflows.refuse(signed(claims(environment="mar\u212aet")))
     assert workflows.exchange(signed(claims(environment="Market"))).status_code == 200
 
