@@ -1,4 +1,4 @@
-"""Agents with real tasks in this module's database, answered in this process as a worker would."""
+"""Agents with real tasks in the database of the module; this process runs their turns as a worker would."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,11 +72,11 @@ class Agents:
         return authorize(caller or self.caller, self.agent)
 
     def use_script(self, script: str) -> None:
-        """Let the agent follow this script from now on."""
+        """Use this script for the next messages."""
         self._use(kind="script", script=script)
 
     def use_model(self, model: str, instructions: str = "") -> None:
-        """Let the agent ask this model from now on."""
+        """Use this model for the next messages."""
         self._use(kind="model", model=model, instructions=instructions)
 
     def say(
@@ -89,7 +89,7 @@ class Agents:
         extensions: Sequence[str] = (),
         accepted: Sequence[str] = (),
     ) -> AcceptedMessage:
-        """Send a message, which then waits."""
+        """Send a message without running its turn."""
         told = said if isinstance(said, Message) else message(said)
         told = told.model_copy(update={"task_id": task.id if task else None, "context_id": context_id})
         request = SendMessageRequest(
@@ -108,14 +108,14 @@ class Agents:
             return send(session, sending, pushes)
 
     def answer(self, said: Message | str, **how: Any) -> Task:
-        """Send a message and answer it; give the task."""
+        """Send a message, run its turn, and return the task."""
         sent = self.say(said, **how)
         self.execution.answer_turn(sent.turn_id)
         return self.task(sent.task_id)
 
     @contextmanager
     def answering(self, sent: AcceptedMessage) -> Iterator[None]:
-        """Answer within the block, in a thread; the block must let it end."""
+        """Run the turn in a thread during the block, which must let it end."""
         thread = threading.Thread(target=self.execution.answer_turn, args=(sent.turn_id,))
         thread.start()
         yield
@@ -123,16 +123,16 @@ class Agents:
         assert not thread.is_alive()
 
     def another_execution(self) -> TellableExecution:
-        """Give another worker, which was not asked to stop."""
+        """Return another worker, which is not stopping."""
         *_, execution = make_execution(self.database, self.notifier, self.behaviors, self.settings)
         return execution
 
     def sweep(self) -> int:
-        """Take back what dead workers held."""
+        """Recover the turns of dead workers."""
         return sweep_turns(self.database, self.notifier)
 
     def recover(self, sent: Sequence[AcceptedMessage]) -> list[Task]:
-        """Let the leases of the dead end, and another worker go on."""
+        """Expire the leases of dead workers, and continue with another worker."""
         self.set("UPDATE task_turns SET lease_until = now() - interval '1 second' WHERE state = 'running'")
         self.sweep()
         for one in sent:
@@ -204,7 +204,7 @@ class Agents:
 def make_agents(
     database: Database, valkey_url: str, directory: Path, *, amount: int = CREDITS, **settings: object
 ) -> Iterator[Agents]:
-    """Make an organization with credits and an agent, and a worker for it."""
+    """Create an organization with credits, its agent, and a worker."""
     loaded = make_settings(redis_url=valkey_url, blob_store=directory.as_uri(), **settings)
     factory = IdentityFactory(database, loaded)
     organization_id = factory.organization().id

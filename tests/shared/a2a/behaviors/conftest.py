@@ -13,7 +13,7 @@ from tests.shared.a2a.behaviors.agents import Agents, make_agents
 
 @pytest.fixture
 def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what happens every few seconds happen several times a second."""
+    """Run the periodic checks several times a second."""
     monkeypatch.setattr(heartbeats, "ROUND_SECONDS", 0.02)
     monkeypatch.setattr(heartbeats, "RENEWAL_SECONDS", 0.02)
 

@@ -84,7 +84,7 @@ def test_a_model_is_called_once_whenever_its_worker_dies(agents: Agents, databas
 
 
 @pytest.mark.parametrize("is_released", [False, True])
-def test_a_call_that_was_held_and_not_made_is_made_however_late_its_turn_is_taken_over(
+def test_held_call_that_was_not_made_is_made_after_a_takeover(
     agents: Agents, database_url: str, is_released: bool
 ) -> None:
     agents.use_model("scripted")
@@ -99,7 +99,7 @@ def test_a_call_that_was_held_and_not_made_is_made_however_late_its_turn_is_take
     assert (agents.balance.held, agents.discrepancies()) == (0, [])
 
 
-def test_a_call_that_may_have_been_made_is_not_made_again_however_late_its_turn_is_taken_over(
+def test_call_that_may_have_started_is_not_repeated_after_a_late_takeover(
     agents: Agents, database_url: str
 ) -> None:
     agents.use_model("scripted")

@@ -71,7 +71,7 @@ def test_a_message_that_comes_twice_is_answered_once(agents: Agents) -> None:
     assert states(agents, agents.task(sent.task_id)) == ["WORKING", "COMPLETED"]
 
 
-def test_what_breaks_inside_is_not_said(agents: Agents, caplog: pytest.LogCaptureFixture) -> None:
+def test_internal_error_is_not_shown_to_the_client(agents: Agents, caplog: pytest.LogCaptureFixture) -> None:
     agents.use_script(script("status: a", "crash: true"))
     task = agents.answer("hello")
     assert (task.status.state, said(task)) == (TaskState.FAILED, BROKEN)
@@ -171,7 +171,7 @@ def test_a_commit_that_nobody_heard_of_is_not_written_twice(
 
 
 @pytest.mark.parametrize("failure", [ServiceUnavailable, BlobStoreUnavailable, StorageFull, StorageReadOnly])
-def test_a_turn_whose_agent_lacks_for_long_what_it_needs_is_tried_again(
+def test_turn_is_retried_after_a_long_outage_of_a_dependency(
     agents: Agents, monkeypatch: pytest.MonkeyPatch, failure: type[DomainError]
 ) -> None:
     agents.use_script(script("complete: b"))

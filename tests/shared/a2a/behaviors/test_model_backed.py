@@ -254,7 +254,7 @@ def test_a_link_ends_within_a_day(agents: Agents) -> None:
     assert grant["is_right"]
 
 
-def test_a_file_that_is_kept_for_longer_has_a_link_that_lasts_longer(agents: Agents) -> None:
+def test_file_with_extended_retention_gets_a_longer_link(agents: Agents) -> None:
     task = agents.answer(LONG)
     (file,) = agents.files()
     links, wire = FileLinks(agents.database, agents.settings), task.artifacts[0].to_wire()
@@ -399,9 +399,7 @@ def test_a_call_that_was_made_is_not_made_again(agents: Agents) -> None:
 
 
 @pytest.mark.parametrize("is_released", [False, True])
-def test_a_call_that_was_held_at_another_price_and_not_made_is_made_at_the_present_one(
-    agents: Agents, is_released: bool
-) -> None:
+def test_held_call_is_made_at_the_current_price_after_a_change(agents: Agents, is_released: bool) -> None:
     sent = agents.say("!tokens 3")
     Calls(agents.database, agents.organization_id).hold(5, invocation_id=uuid5(sent.turn_id, "invocation"))
     if is_released:

@@ -295,7 +295,7 @@ def test_the_words_of_other_tasks_and_of_the_agent_do_not_count() -> None:
     assert told(run(turn)) == [("canceled", "As you like")]
 
 
-def test_a_script_that_was_changed_in_the_middle_of_a_task_goes_on_as_the_new_one() -> None:
+def test_task_continues_with_the_new_script_after_a_change() -> None:
     assert told(play(steps("- complete: new"), "book", "today")) == [("completed", "new")]
 
 

@@ -130,7 +130,7 @@ def test_a_task_that_the_agent_lists_only_later_is_cancelled(
     assert agent.asked == ["/tasks", "/tasks", "/tasks/t:cancel"]
 
 
-def test_a_message_that_no_task_of_the_agents_has_is_looked_for_no_longer_than_some_minutes(
+def test_search_for_a_message_in_the_agents_tasks_ends_after_minutes(
     agents: Agents, agent: ScriptedAgent, cancellation: RemoteCancellation
 ) -> None:
     sent = cancel_while_sent(agents, remote_task_id=None)
@@ -140,7 +140,7 @@ def test_a_message_that_no_task_of_the_agents_has_is_looked_for_no_longer_than_s
     assert agent.asked == ["/tasks"]
 
 
-def test_an_agent_that_is_broken_is_asked_for_an_hour_after_the_turns_end(
+def test_cancellation_at_a_failing_agent_is_retried_for_an_hour(
     agents: Agents, agent: ScriptedAgent, listing: ListingAgent, cancellation: RemoteCancellation
 ) -> None:
     listing.status = 503

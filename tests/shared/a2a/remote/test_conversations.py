@@ -58,7 +58,7 @@ def test_bytes_become_files_that_the_task_refers_to(agents: Agents, use_teller: 
 
 
 @pytest.mark.parametrize("streams", [True, False])
-def test_text_that_grows_too_large_for_an_event_is_a_file_in_the_end(
+def test_streamed_text_beyond_the_event_limit_becomes_a_file(
     agents: Agents, use_teller: Use, streams: bool
 ) -> None:
     use_teller(streams=streams)
@@ -82,9 +82,7 @@ def test_cancelling_a_task_cancels_the_agents(agents: Agents, use_teller: Use) -
     assert teller.state_of(_remote_id(agents, agents.task(sent.task_id))) == "TASK_STATE_CANCELED"
 
 
-def test_a_worker_that_is_asked_to_stop_hands_the_turn_back_and_another_goes_on(
-    agents: Agents, use_teller: Use
-) -> None:
+def test_stopping_worker_returns_the_turn_and_another_continues_it(agents: Agents, use_teller: Use) -> None:
     use_teller()
     sent = agents.say("count 60 0.05")
     with agents.answering(sent):

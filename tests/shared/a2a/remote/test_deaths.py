@@ -42,7 +42,7 @@ def test_another_worker_goes_on_exactly_where_one_died(
     assert sorted(teller.received(before)) == sorted(str(one.turn_id) for one in sent)
 
 
-def test_a_worker_that_dies_again_and_again_while_the_agent_goes_on_is_no_failure(
+def test_repeated_worker_deaths_do_not_fail_a_turn_with_progress(
     agents: Agents, teller: GenuineAgent, database_url: str
 ) -> None:
     use_endpoint(agents, teller.url)
@@ -67,7 +67,7 @@ def test_an_agent_that_forgot_its_task_in_a_restart_fails_it(agents: Agents, dat
     assert "restarted" in said(task)
 
 
-def test_an_agent_that_works_for_ever_after_a_restart_fails_when_it_was_silent_for_long(
+def test_agent_without_progress_after_a_restart_fails_its_task(
     agents: Agents, administrator_url: str
 ) -> None:
     with genuine_agent(store=administrator_url) as agent, agent.prepared_restart() as restart:

@@ -100,7 +100,7 @@ def test_a_worker_that_is_ending_notes_nothing_as_sent(agents: Agents) -> None:
     assert agents.task(sent.task_id).status.state is TaskState.COMPLETED
 
 
-def test_a_turn_that_ends_before_its_message_leaves_is_not_noted_as_sent(agents: Agents) -> None:
+def test_turn_that_ends_before_sending_is_not_marked_as_sent(agents: Agents) -> None:
     with scripted_agent(complete) as agent:
         use_endpoint(agents, agent.url)
         sent = agents.say("hello")
@@ -112,7 +112,7 @@ def test_a_turn_that_ends_before_its_message_leaves_is_not_noted_as_sent(agents:
     assert agent.asked == []
 
 
-def test_a_message_waits_for_the_card_of_a_new_endpoint_and_is_not_noted_as_sent(
+def test_message_waits_for_a_new_endpoints_card_and_stays_unsent(
     agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(behavior, "CARD_POLL_SECONDS", 0.02)
@@ -151,7 +151,7 @@ def test_an_answer_that_drips_is_ended_when_its_time_is_over(agents: Agents) -> 
         over.set()
 
 
-def test_a_step_whose_answer_was_lost_is_taken_again_by_the_same_worker(
+def test_step_with_a_lost_response_is_repeated_by_the_same_worker(
     agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost: list[Prepared] = []

@@ -21,7 +21,7 @@ from tests.shared.a2a.remote.turns import said, use_endpoint, wait_until_working
 RAW = {"artifactId": "a", "parts": [{"raw": "AAEC", "filename": "a.bin"}]}
 
 
-def test_a_turn_that_takes_too_long_fails_and_is_cancelled_at_the_agent(
+def test_turn_beyond_its_time_limit_is_cancelled_at_the_agent(
     agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agents.watch, "_turn_seconds", 0.5)
@@ -30,7 +30,7 @@ def test_a_turn_that_takes_too_long_fails_and_is_cancelled_at_the_agent(
     assert asked.count("/tasks/t:cancel") == 1
 
 
-def test_a_turn_whose_agent_is_disabled_ends_and_is_cancelled_at_the_agent(agents: Agents) -> None:
+def test_turn_of_a_disabled_agent_is_cancelled_at_the_agent(agents: Agents) -> None:
     def disable() -> None:
         with agents.database.transaction() as session:
             disable_deployment(session, actor=OPERATOR, deployment_id=agents.deployment.deployment.id)
@@ -40,7 +40,7 @@ def test_a_turn_whose_agent_is_disabled_ends_and_is_cancelled_at_the_agent(agent
     assert asked.count("/tasks/t:cancel") == 1
 
 
-def test_a_turn_whose_endpoint_is_deleted_fails_and_its_agent_is_asked_nothing_more(agents: Agents) -> None:
+def test_turn_of_a_deleted_endpoint_fails_without_further_requests(agents: Agents) -> None:
     def remove() -> None:
         with agents.database.transaction() as session:
             remove_endpoint(session, actor=OPERATOR, deployment_id=agents.deployment.deployment.id)
@@ -50,7 +50,7 @@ def test_a_turn_whose_endpoint_is_deleted_fails_and_its_agent_is_asked_nothing_m
     assert asked == ["/message:stream"]
 
 
-def test_a_link_of_the_agents_to_its_own_file_is_kept_without_its_secret(agents: Agents) -> None:
+def test_agents_link_to_its_own_file_is_stored_without_its_secret(agents: Agents) -> None:
     first = _answer_with(agents, RAW)
     link = _link_to(agents, first)
     second = _answer_with(agents, {"artifactId": "a", "parts": [{"url": link}]})

@@ -33,7 +33,7 @@ def agent() -> Iterator[RawAgent]:
 
 
 @pytest.mark.parametrize("bindings", [BINDINGS, BINDINGS[::-1], BINDINGS[:1], BINDINGS[1:]])
-def test_the_published_sdks_server_is_usable_in_the_binding_that_its_card_prefers(
+def test_sdk_server_is_usable_in_its_cards_preferred_binding(
     installation: Installation, bindings: tuple[str, ...]
 ) -> None:
     with sdk_agent(*bindings) as url:
@@ -57,9 +57,7 @@ def test_a_server_that_refuses_our_credentials_is_told_of(installation: Installa
         assert installation.check(url, credential=right).is_usable
 
 
-def test_what_is_sent_to_the_server_is_a_request_token_and_the_credential(
-    installation: Installation, agent: RawAgent
-) -> None:
+def test_check_sends_a_request_token_and_the_credential(installation: Installation, agent: RawAgent) -> None:
     installation.check(agent.url, credential=Credential(header="X-API-Key", value="right"))
     sent = agent.headers_of("/tasks")
     assert (sent["x-api-key"], sent["a2a-version"]) == ("right", "1.0")

@@ -71,7 +71,7 @@ def test_a_refusal_is_final_and_repeats_no_word_of_the_agent(agents: Agents) -> 
     assert agent.asked == ["/message:stream"]
 
 
-def test_a_message_that_an_agent_took_before_it_broke_is_found_and_not_sent_again(agents: Agents) -> None:
+def test_message_accepted_before_the_agents_failure_is_found_and_not_resent(agents: Agents) -> None:
     taken: list[Any] = []
 
     def script(wire: Wire) -> None:
@@ -107,9 +107,7 @@ def test_a_message_that_never_arrived_is_sent_again(agents: Agents, monkeypatch:
 
 
 @pytest.mark.parametrize("resends", [False, True])
-def test_an_agent_that_lists_no_tasks_is_sent_a_message_again_only_where_that_is_allowed(
-    agents: Agents, resends: bool
-) -> None:
+def test_agent_without_task_list_gets_a_resend_only_if_allowed(agents: Agents, resends: bool) -> None:
     sent: list[Any] = []
 
     def script(wire: Wire) -> None:
@@ -246,9 +244,7 @@ def test_documents_of_the_protocol_are_read_to_the_digit(agents: Agents) -> None
 
 
 @pytest.mark.parametrize("length", [0, 100])
-def test_an_agent_that_does_not_tell_the_whole_history_is_not_sent_a_message_again(
-    agents: Agents, length: int
-) -> None:
+def test_agent_with_a_truncated_history_gets_no_resend(agents: Agents, length: int) -> None:
     message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "so far"}]}
     sent: list[Any] = []
 

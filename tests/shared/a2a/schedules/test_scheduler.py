@@ -217,7 +217,7 @@ def test_missed_ticks_are_treated_as_the_schedule_says(
     assert ([tick.strftime("%H:%M") for tick in to_run], passed) == (run, passed_over)
 
 
-def test_a_tick_that_a_clock_put_back_by_half_an_hour_hides_is_run() -> None:
+def test_tick_hidden_by_a_half_hour_clock_change_is_run() -> None:
     cron = Cron(expression="30 */2 * * *", time_zone="Australia/Lord_Howe")
     tick = datetime(2026, 4, 4, 13, 30, tzinfo=UTC)
     owed = SimpleNamespace(missed=Missed.SKIP, catch_up_limit=1, next_at=tick)
@@ -273,7 +273,7 @@ def _take_permissions(agents: Agents) -> None:
         (_take_permissions, "permission_denied"),
     ],
 )
-def test_a_tick_that_the_agent_cannot_take_is_refused_and_does_not_come_again(
+def test_tick_that_the_agent_cannot_accept_is_refused_and_not_retried(
     agents: Agents, scheduler: Scheduler, happen: Any, code: str
 ) -> None:
     made = schedule(agents)

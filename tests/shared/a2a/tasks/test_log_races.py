@@ -119,7 +119,7 @@ def test_events_have_one_order_without_gaps(agents: Agents) -> None:
 
 
 @pytest.mark.parametrize("loss", ["cancelled", "taken back", "ended"])
-def test_whoever_lost_a_turn_writes_nothing_more(agents: Agents, loss: str) -> None:
+def test_worker_that_lost_its_turn_writes_nothing(agents: Agents, loss: str) -> None:
     claimed = claim(agents)
     agents.log.append(claimed, WORKING)
     if loss == "cancelled":
@@ -138,7 +138,7 @@ def test_whoever_lost_a_turn_writes_nothing_more(agents: Agents, loss: str) -> N
     assert agents.task(claimed.turn.task_id) == before
 
 
-def test_whoever_lost_a_turn_before_it_began_does_not_take_up_its_task(
+def test_worker_that_lost_its_turn_before_the_start_leaves_the_task(
     agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = claim(agents)
@@ -165,7 +165,7 @@ def test_whoever_lost_a_turn_before_it_began_does_not_take_up_its_task(
     ]
 
 
-def test_a_task_that_is_taken_up_again_is_no_update_of_its_agent(agents: Agents) -> None:
+def test_resuming_a_task_is_not_an_update_of_its_agent(agents: Agents) -> None:
     first = claim(agents)
     agents.log.append(first, WORKING)
     second = agents.say("more", task=agents.task(first.turn.task_id))
@@ -217,7 +217,7 @@ def test_two_clients_that_cancel_are_told_apart(agents: Agents) -> None:
     assert outcomes == ["TASK_STATE_CANCELED", *["TaskNotCancelable"] * 3]
 
 
-def test_what_is_said_before_a_cancellation_holds_the_task_is_in_it_once(
+def test_update_before_a_cancellations_lock_is_in_the_task_once(
     agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claimed = claim(agents)
@@ -246,7 +246,7 @@ def test_what_was_said_in_the_context_is_history(agents: Agents, tmp_path: Path)
     assert said == [(MessageRole.USER, "one"), (MessageRole.AGENT, "0 ")]
 
 
-def test_an_update_that_waits_for_a_configuration_to_be_made_is_posted_there(agents: Agents) -> None:
+def test_update_waiting_for_a_new_configuration_is_posted_there(agents: Agents) -> None:
     claimed = claim(agents)
     policy = EgressPolicy.of(agents.settings)
     pushes = PushConfigurations(encryption=Encryption(agents.settings), policy=policy)
@@ -260,7 +260,7 @@ def test_an_update_that_waits_for_a_configuration_to_be_made_is_posted_there(age
     assert len(agents.rows("SELECT id FROM deliveries WHERE event = 'statusUpdate'")) == 1
 
 
-def test_an_update_that_is_being_written_is_not_posted_to_a_configuration_deleted_meanwhile(
+def test_update_is_not_posted_to_a_concurrently_deleted_configuration(
     agents: Agents,
 ) -> None:
     claimed = claim(agents)

@@ -34,7 +34,7 @@ def plant_key(agents: Agents, *, days: int) -> None:
     )
 
 
-def test_events_of_a_task_that_ended_go_after_a_day_and_the_task_stays(agents: Agents) -> None:
+def test_events_of_an_ended_task_are_purged_after_a_day(agents: Agents) -> None:
     done, asked = agents.answer("work"), agents.answer("ask")
     for task in (done, asked):
         age(agents, task.id, 2)
@@ -45,7 +45,7 @@ def test_events_of_a_task_that_ended_go_after_a_day_and_the_task_stays(agents: A
     assert agents.events(asked.id)
 
 
-def test_a_task_goes_with_all_it_held_when_nobody_touched_it_for_long(agents: Agents) -> None:
+def test_unchanged_task_is_purged_with_its_contents_after_its_retention(agents: Agents) -> None:
     old, young = agents.answer("work"), agents.answer("work")
     held = agents.rows("SELECT * FROM file_references WHERE reference_id = :id", id=old.id)
     assert len(held) == 1

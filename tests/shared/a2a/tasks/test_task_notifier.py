@@ -1,4 +1,4 @@
-"""Waiting for tasks: woken by a hint, and without any hint by the rows themselves."""
+"""Tests of the wake-up of readers of a task: by a message through Valkey, and by polling the rows without one."""
 
 import time
 from collections.abc import Iterator
@@ -44,12 +44,12 @@ def watch(database: Database, valkey_server: EmbeddedValkey) -> Iterator[TaskWat
 
 
 def settle(watch: TaskWatch, task_id: UUID) -> None:
-    """Let the first look at the row pass, which wakes everybody once."""
+    """Wait for the first poll, which wakes all readers once."""
     with watch.watch(task_id) as waiting:
         waiting.wait(3)
 
 
-def test_a_hint_wakes_who_waits_for_its_task_and_nobody_else(
+def test_wake_up_message_wakes_only_the_readers_of_its_task(
     watch: TaskWatch, task_id: UUID, valkey_server: EmbeddedValkey
 ) -> None:
     notifier = TaskNotifier(connect_valkey(valkey_server.url))
@@ -64,7 +64,7 @@ def test_a_hint_wakes_who_waits_for_its_task_and_nobody_else(
 
 
 @pytest.mark.parametrize("values", [{"last_sequence": 1}, {"state": "TASK_STATE_FAILED"}])
-def test_a_change_is_seen_without_any_hint(
+def test_change_is_found_by_polling_without_a_message(
     database: Database, watch: TaskWatch, task_id: UUID, values: dict[str, object]
 ) -> None:
     with watch.watch(task_id) as waiting:
@@ -74,21 +74,21 @@ def test_a_change_is_seen_without_any_hint(
         assert waiting.wait(60)
 
 
-def test_a_change_is_seen_while_valkey_is_away(database: Database, task_id: UUID) -> None:
+def test_change_is_found_while_valkey_is_unavailable(database: Database, task_id: UUID) -> None:
     watch = TaskWatch(database, connect_valkey(NOBODY, timeout_seconds=0.1))
     with watch.watch(task_id) as waiting:
         assert waiting.wait(60)
     watch.close()
 
 
-def test_telling_nobody_takes_no_time(task_id: UUID) -> None:
+def test_notify_does_not_block_while_valkey_is_unavailable(task_id: UUID) -> None:
     notifier = TaskNotifier(connect_valkey(NOBODY, timeout_seconds=0.1))
     for _ in range(1000):
         notifier.notify(task_id)
-    wait_until(lambda: notifier._silent_until > time.monotonic() - 60, "it has noticed that nobody hears")
+    wait_until(lambda: notifier._silent_until > time.monotonic() - 60, "the failed publication is noticed")
 
 
-def test_hints_that_come_at_once_wake_everybody(
+def test_concurrent_wake_up_messages_wake_all_readers(
     watch: TaskWatch, task_id: UUID, valkey_server: EmbeddedValkey
 ) -> None:
     notifier = TaskNotifier(connect_valkey(valkey_server.url))
@@ -101,6 +101,6 @@ def test_hints_that_come_at_once_wake_everybody(
         assert waiting.wait(60)
 
 
-def test_what_nobody_waits_for_is_forgotten(watch: TaskWatch, task_id: UUID) -> None:
+def test_watch_without_readers_is_removed(watch: TaskWatch, task_id: UUID) -> None:
     settle(watch, task_id)
     wait_until(lambda: not watch._watches and not watch._seen, "nothing is kept")

@@ -1,4 +1,4 @@
-"""Updates that come at once are written together: in their order, each once, and none after the turn is lost."""
+"""Tests of the flusher: concurrent updates are written together, in order and once, and none after the turn is lost."""
 
 import threading
 from typing import Any
@@ -24,7 +24,7 @@ NEVER = 3600.0
 
 @pytest.fixture
 def claimed(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> ClaimedTurn:
-    """A turn that has said that it works, of which nothing else is written until it must be."""
+    """A turn with a WORKING update; its other updates are written only at the deadline."""
     monkeypatch.setattr(module, "BATCH_SECONDS", NEVER)
     monkeypatch.setattr(agents.log._flusher._thread, "wake", lambda: None)
     claimed = agents.log.claim(agents.say("hello").turn_id)
@@ -113,7 +113,7 @@ def test_updates_are_written_once_though_the_database_did_not_say_so(
     assert text_of(agents, claimed) == "0 1 "
 
 
-def test_an_update_that_cannot_be_written_fails_its_turn_and_loses_nothing_before_it(
+def test_unwritable_update_fails_its_turn_after_the_earlier_updates(
     agents: Agents, claimed: ClaimedTurn
 ) -> None:
     agents.log.append(claimed, piece(0))
@@ -216,7 +216,7 @@ def test_a_turn_that_is_handed_back_has_said_what_it_said(agents: Agents, claime
     ]  # a model is not asked again: the task has failed
 
 
-def test_an_update_that_was_written_while_its_worker_paused_is_not_written_again(
+def test_update_written_during_a_workers_pause_is_not_repeated(
     agents: Agents, claimed: ClaimedTurn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BATCH_SECONDS", 0.0)
