@@ -37,7 +37,7 @@ STACKS = ("tests/brokers/", "tests/journeys/models/", "tests/journeys/", "tests/
 """Folders whose tests share processes of the service: one process runs all of a folder, so that they start once."""
 JOINING = {
     "tests/shared/messaging/test_tls.py": "tests/brokers/",
-    "tests/chaos/strikes/test_taps.py": "tests/brokers/",
+    "tests/chaos/strikes/test_interceptors.py": "tests/brokers/",
 } | dict.fromkeys(
     (
         *("tests/shared/files/blobs/test_s3.py", "tests/shared/files/maintenance/test_store_audit.py"),

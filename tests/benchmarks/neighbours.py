@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from tests.benchmarks.runner.product import Bench
 from tests.benchmarks.runner.report import Line, milliseconds
-from tests.chaos.neighbours.comparing import Compared, compare, recovers
-from tests.chaos.neighbours.measuring import allowed_seconds
+from tests.chaos.neighbours.comparison import Comparison, compare, recovers
+from tests.chaos.neighbours.measurement import allowed_seconds
 from tests.chaos.neighbours.stage import open_stage
 from tests.chaos.neighbours.trials import TIMES, TRIALS, Scene
 
@@ -25,14 +25,14 @@ def neighbours(bench: Bench) -> Iterator[Line]:
             yield _line(name, list(_compare(bench, scene, name)))
 
 
-def _compare(bench: Bench, scene: Scene, name: str) -> Iterator[Compared]:
+def _compare(bench: Bench, scene: Scene, name: str) -> Iterator[Comparison]:
     for _ in range(bench.scaled(3, 1)):
         if not recovers(TRIALS[name], scene):
             raise AssertionError(f"{name}: not served a minute after the last crowd went")
         yield compare(TRIALS[name], scene, bench.scaled(4, 2))
 
 
-def _line(name: str, runs: Sequence[Compared]) -> Line:
+def _line(name: str, runs: Sequence[Comparison]) -> Line:
     """Return the line of the median run, by the delay of its requests."""
     middle = sorted(runs, key=lambda run: run.beside.p99 - allowed_seconds(run.quiet))[len(runs) // 2]
     failed = sum(len(run.quiet.failures) + len(run.beside.failures) for run in runs)

@@ -4,7 +4,7 @@
 (`files`, `models`, `media`, `agents`: each has a `workload`), and a monkey (`monkey`, `faults`) that kills processes,
 moves clocks, and breaks servers, disks, links and messages (`strikes`). At the end everything restarts and simulated
 time passes until no work is pending. Then each workload compares what was acknowledged with the stored state,
-`tests.support.data.inventory` compares rows with bytes, and `ledger` reconciles all credits.
+`tests.support.data.inventory` compares rows with bytes, and `ledger_check` reconciles all credits.
 
 `--sabotage` breaks rules inside the service's own processes (`sabotage`), to verify that the comparison detects it.
 Some broken rules show only under one kind of strike, which `--strikes` selects; others show without any.

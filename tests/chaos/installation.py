@@ -9,8 +9,8 @@ from uuid import UUID
 from pydantic import SecretStr
 
 from shared.db.database import Database
-from tests.chaos.oracle import Oracle
-from tests.chaos.patience import ATTEMPT_SECONDS, Patience
+from tests.chaos.observations import Observations
+from tests.chaos.retrying_client import ATTEMPT_SECONDS, RetryingClient
 from tests.support.agents.rest_clients import Client, exchange_token
 from tests.support.data.identity import IdentityFactory, make_settings
 from tests.support.processes.stack import Stack
@@ -28,7 +28,7 @@ class Installation:
     credentials: dict[str, Any]
     database: Database
     identity: IdentityFactory
-    oracle: Oracle
+    observations: Observations
     seed: int
     loses_links: bool = False
 
@@ -38,9 +38,9 @@ class Installation:
         return UUID(self.credentials["organizationId"])
 
     @property
-    def patience(self) -> Patience:
+    def retrying_client(self) -> RetryingClient:
         """Return a client that retries over all web processes."""
-        return Patience(self.fronts, self.oracle)
+        return RetryingClient(self.fronts, self.observations)
 
     def chance(self, who: str) -> random.Random:
         """Return a client's own random generator; the same seed yields the same numbers."""
@@ -60,7 +60,7 @@ class Installation:
 
 
 def set_up(
-    stack: Stack, fronts: Sequence[str], oracle: Oracle, seed: int, *, loses_links: bool = False
+    stack: Stack, fronts: Sequence[str], observations: Observations, seed: int, *, loses_links: bool = False
 ) -> Installation:
     """Migrate the database, and create the first owner and organization."""
     stack.environment["STORAGE_PRICE"] = str(STORAGE_PRICE)
@@ -77,7 +77,7 @@ def set_up(
         credentials=credentials,
         database=database,
         identity=IdentityFactory(database, settings),
-        oracle=oracle,
+        observations=observations,
         seed=seed,
         loses_links=loses_links,
     )

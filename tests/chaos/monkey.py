@@ -9,9 +9,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from tests.chaos.kept import Kept, MakeService
-from tests.chaos.settling import Settling
+from tests.chaos.background_work import BackgroundWork
 from tests.chaos.strikes.base import Chance, Strikes
+from tests.chaos.supervised_process import MakeService, SupervisedProcess
 from tests.support.processes.stack import Servers
 
 SWEEPS_PAUSE_SECONDS = (1.0, 1.0)
@@ -44,17 +44,17 @@ class Monkey:
 
     def __init__(
         self,
-        settling: Settling,
+        background_work: BackgroundWork,
         servers: Servers,
         chance: Chance,
-        kept: list[Kept],
+        supervised: list[SupervisedProcess],
         strikes: Sequence[Strikes],
     ) -> None:
-        """Keep processes in `kept`, and strike by each of `strikes`; if there are none, only keep."""
-        self._settling = settling
+        """Keep processes in `supervised`, and strike by each of `strikes`; if there are none, only keep."""
+        self._background_work = background_work
         self._servers = servers
         self._chance = chance
-        self.kept = kept
+        self.supervised = supervised
         self._strikes = strikes
         self._is_resting = not strikes
         self._looked_at = 0.0
@@ -66,9 +66,9 @@ class Monkey:
 
     def keep(self, kind: str, make: MakeService, points: Sequence[str] = ()) -> None:
         """Start a process and restart it whenever it ends; `make` takes its settings."""
-        kept = Kept(kind=kind, make=make, points=points, service=make(**self._arm(points)))
-        kept.service.start()
-        self.kept.append(kept)
+        supervised = SupervisedProcess(kind=kind, make=make, points=points, service=make(**self._arm(points)))
+        supervised.service.start()
+        self.supervised.append(supervised)
 
     def play(self, seconds: float, has_seen_enough: Callable[[], bool] = lambda: False) -> None:
         """Strike and keep for a number of seconds, or until enough has happened."""
@@ -88,34 +88,34 @@ class Monkey:
         self._is_resting = True
         for each in self._strikes:
             each.mend()
-        for kept in self.kept:
-            kept.service.kill()
-            kept.renew(kept.make())
-        for kept in self.kept:
-            if kept.service.port is not None:
-                kept.service.wait_until_answering()
+        for supervised in self.supervised:
+            supervised.service.kill()
+            supervised.renew(supervised.make())
+        for supervised in self.supervised:
+            if supervised.service.port is not None:
+                supervised.service.wait_until_answering()
 
     def tend(self) -> None:
         """End faults whose time is over, and restart what has ended."""
         for each in self._strikes:
             each.tend()
-        for kept in self.kept:
-            if not kept.service.is_running:
-                self._start_again(kept)
+        for supervised in self.supervised:
+            if not supervised.service.is_running:
+                self._start_again(supervised)
         now = time.monotonic()
         if now - self._looked_at > LOOK_SECONDS:
             self._looked_at = now
-            for kept in self.kept:
-                kept.look()
+            for supervised in self.supervised:
+                supervised.look()
 
     def _request_sweeps(self) -> None:
         if self._servers.valkey.is_ready():
-            self._settling.request_sweeps()
+            self._background_work.request_sweeps()
 
-    def _start_again(self, kept: Kept) -> None:
-        if kept.service.returncode == -signal.SIGKILL and "FAULTS" in kept.service.settings:
-            self._chance.done[f"{kept.kind} armed"] += 1
-        kept.renew(kept.make(**self._arm(kept.points)))
+    def _start_again(self, supervised: SupervisedProcess) -> None:
+        if supervised.service.returncode == -signal.SIGKILL and "FAULTS" in supervised.service.settings:
+            self._chance.done[f"{supervised.kind} armed"] += 1
+        supervised.renew(supervised.make(**self._arm(supervised.points)))
 
     def _arm(self, points: Sequence[str]) -> dict[str, str]:
         """Return the settings of a new process. A process that starts while the monkey rests is not armed."""

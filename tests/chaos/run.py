@@ -8,21 +8,21 @@ from types import TracebackType
 from typing import Self
 
 from tests.chaos import faults
-from tests.chaos.account import Account
-from tests.chaos.crowd import Crowd, settling_of
+from tests.chaos.client_threads import Crowd, background_work_of
 from tests.chaos.installation import set_up
-from tests.chaos.kept import Kept
 from tests.chaos.monkey import Monkey
-from tests.chaos.oracle import Oracle
+from tests.chaos.observations import Observations
+from tests.chaos.run_report import RunReport
 from tests.chaos.sabotage import sabotaged
 from tests.chaos.strikes.base import Chance, Strikes
 from tests.chaos.strikes.clock_strikes import ClockStrikes
+from tests.chaos.strikes.interceptors import Interceptor, RabbitMQInterceptor, ValkeyInterceptor
 from tests.chaos.strikes.link_strikes import AnswerStrikes, LinkStrikes, lead_through
 from tests.chaos.strikes.message_strikes import MessageStrikes
 from tests.chaos.strikes.process_strikes import ProcessStrikes
 from tests.chaos.strikes.relays import Relays
 from tests.chaos.strikes.server_strikes import DiskStrikes, ServerStrikes
-from tests.chaos.strikes.taps import RabbitTap, Tap, ValkeyTap
+from tests.chaos.supervised_process import SupervisedProcess
 from tests.chaos.workload import Workload
 from tests.support.data.inventory import find_faults
 from tests.support.models.model_service import use_impatient_front
@@ -58,8 +58,8 @@ class Run:
     ) -> None:
         """Prepare a run; `strikes` are the kinds of strikes to use."""
         self._closing = ExitStack()
-        self._oracle = Oracle()
-        self._account = Account(self._oracle)
+        self._observations = Observations()
+        self._run_report = RunReport(self._observations)
         disk = self._mount_disk(directory)
         self._stack = Stack(
             directory,
@@ -73,13 +73,13 @@ class Run:
         self._is_calm = not strikes
         self._ports = [self._stack.web_port, *(free_port() for _ in range(self._wanted(FRONTS) - 1))]
         self._installation = set_up(
-            self._stack, [f"http://127.0.0.1:{port}" for port in self._ports], self._oracle, seed
+            self._stack, [f"http://127.0.0.1:{port}" for port in self._ports], self._observations, seed
         )
         self._workloads = [make(self._installation, self._closing) for make in workloads]
-        self._settling = settling_of(self._stack, workloads)
-        chance, kept = Chance(seed), list[Kept]()
-        made = [make() for kind, make in self._strikes(kept, disk, chance).items() if kind in strikes]
-        self._monkey = Monkey(self._settling, servers, chance, kept, made)
+        self._background_work = background_work_of(self._stack, workloads)
+        chance, supervised = Chance(seed), list[SupervisedProcess]()
+        made = [make() for kind, make in self._strikes(supervised, disk, chance).items() if kind in strikes]
+        self._monkey = Monkey(self._background_work, servers, chance, supervised, made)
 
     def __enter__(self) -> Self:
         """Return the run; no process is started yet."""
@@ -96,37 +96,41 @@ class Run:
     def play(self, seconds: float, until: Mapping[str, int]) -> None:
         """Run load and strikes for a number of seconds, or until the counts are reached; then drain and compare."""
         self._start()
-        self._account.note("started")
-        crowd = Crowd(self._installation, self._workloads, self._settling, self._account)
+        self._run_report.note("started")
+        crowd = Crowd(self._installation, self._workloads, self._background_work, self._run_report)
         crowd.begin()
         done = self._monkey.done
-        self._monkey.play(seconds, lambda: bool(until) and self._oracle.has_counted(until, befallen=done))
+        self._monkey.play(
+            seconds, lambda: bool(until) and self._observations.has_counted(until, befallen=done)
+        )
         crowd.let_finish()
         self._monkey.rest()
-        self._account.note("all alive again")
+        self._run_report.note("all alive again")
         crowd.finish()
         crowd.compare(lambda: find_faults(self._stack), meanwhile=self._monkey.tend)
 
     def report(self) -> int:
         """Print the counts, and return the exit status."""
-        return self._account.report(self._stack, {"faults injected": self._monkey.done})
+        return self._run_report.report(self._stack, {"faults injected": self._monkey.done})
 
     def _strikes(
-        self, kept: Sequence[Kept], disk: SmallDisk | None, chance: Chance
+        self, supervised: Sequence[SupervisedProcess], disk: SmallDisk | None, chance: Chance
     ) -> Mapping[str, Callable[[], Strikes]]:
         """Return the factory of each kind of strikes."""
         stack, enter = self._stack, self._closing.enter_context
 
         def at_messages() -> Strikes:
-            return MessageStrikes([enter(closing(tap)) for tap in _taps_of(stack, chance)], chance)
+            return MessageStrikes(
+                [enter(closing(interceptor)) for interceptor in _make_interceptors(stack, chance)], chance
+            )
 
         @cache
         def relays() -> Relays:
             return enter(closing(lead_through(stack)))
 
         strikes: dict[str, Callable[[], Strikes]] = {
-            "processes": partial(ProcessStrikes, kept, self._settling, chance),
-            "clocks": partial(ClockStrikes, kept, stack.directory, chance),
+            "processes": partial(ProcessStrikes, supervised, self._background_work, chance),
+            "clocks": partial(ClockStrikes, supervised, stack.directory, chance),
             "servers": partial(ServerStrikes, stack.servers, chance),
             "messages": at_messages,
             "links": lambda: LinkStrikes(relays(), chance),
@@ -154,8 +158,8 @@ class Run:
             for _ in range(self._wanted(max(work.workers.get(name, 0) for work in self._workloads))):
                 monkey.keep(f"{name} worker", partial(stack.worker, name, LOG_LEVEL="INFO"), points)
         monkey.keep("beat", stack.beat)
-        for kept in monkey.kept[: len(self._ports)]:
-            kept.service.wait_until_answering()
+        for supervised in monkey.supervised[: len(self._ports)]:
+            supervised.service.wait_until_answering()
 
 
 def _change_command(command: Sequence[str], sabotage: Sequence[str]) -> Sequence[str]:
@@ -163,9 +167,9 @@ def _change_command(command: Sequence[str], sabotage: Sequence[str]) -> Sequence
     return with_wrong_clock(sabotaged(command, sabotage) if sabotage else command)
 
 
-def _taps_of(stack: Stack, chance: Chance) -> list[Tap]:
+def _make_interceptors(stack: Stack, chance: Chance) -> list[Interceptor]:
     """Return access to all message queues; a separate broker may carry model calls."""
     if stack.servers.rabbitmq is not None:
-        return [RabbitTap(stack.broker_url, chance.random)]
-    calls = ValkeyTap(stack.models_redis_url, chance.random, is_for_calls=True)
-    return [ValkeyTap(stack.broker_url, chance.random), calls]
+        return [RabbitMQInterceptor(stack.broker_url, chance.random)]
+    calls = ValkeyInterceptor(stack.models_redis_url, chance.random, is_for_calls=True)
+    return [ValkeyInterceptor(stack.broker_url, chance.random), calls]

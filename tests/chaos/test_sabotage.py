@@ -59,7 +59,7 @@ def test_chaos_detects_every_broken_rule(
 
 @pytest.mark.timeout(240)
 def test_neighbour_trials_fail_when_shares_are_switched_off() -> None:
-    arguments = ["--unfair", "--seconds", "1", "--patience", "3", "--only", "uploads", "turns"]
+    arguments = ["--unfair", "--seconds", "1", "--timeout-seconds", "3", "--only", "uploads", "turns"]
     status, said = process_forks.run("tests.chaos.neighbours", *arguments, seconds=220)
     assert status == 1, said
     for pool in ("uploads", "turns"):

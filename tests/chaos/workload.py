@@ -1,6 +1,6 @@
 """The interface of a workload: the processes it needs, its clients, and its comparison at the end.
 
-A workload names the workers it needs, and the pending work that it may leave at the end (`settling`).
+A workload names the workers it needs, and the pending work that it may leave at the end (`background_work`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from threading import Event
 from typing import ClassVar, Protocol
 
+from tests.chaos.background_work import PendingWork
 from tests.chaos.installation import Installation
-from tests.chaos.settling import Waiting
 
 
 class Person(Protocol):
@@ -27,7 +27,7 @@ class Workload(Protocol):
 
     workers: ClassVar[Mapping[str, int]]
     """How many of each kind it needs; all workloads share them."""
-    waiting: ClassVar[Sequence[Waiting]]
+    waiting: ClassVar[Sequence[PendingWork]]
 
     def __init__(self, installation: Installation, closing: ExitStack) -> None:
         """Create what must exist before the first process of the service starts."""

@@ -13,10 +13,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.chaos.__main__ import WORKLOADS
-from tests.chaos.account import Account
-from tests.chaos.crowd import Crowd, settling_of
+from tests.chaos.client_threads import Crowd, background_work_of
 from tests.chaos.installation import set_up
-from tests.chaos.oracle import Oracle
+from tests.chaos.observations import Observations
+from tests.chaos.run_report import RunReport
 from tests.hosts import network
 from tests.hosts.installation import build
 from tests.hosts.rolling import REPLACED, NextVersion, RollingRelease
@@ -66,33 +66,33 @@ def _keep_logs(directory: Path, kept: Path) -> None:
 
 
 def _run(directory: Path, closing: ExitStack, options: argparse.Namespace) -> int:
-    oracle = Oracle()
-    account = Account(oracle)
+    observations = Observations()
+    run_report = RunReport(observations)
     version = NextVersion(directory) if options.rolling else None
     hosts = build(directory, closing, over_rabbitmq=options.broker == "rabbitmq")
-    account.note("hosts and servers")
+    run_report.note("hosts and servers")
     loses_links = not options.rolling
-    installation = set_up(hosts.stack, [hosts.url], oracle, options.seed, loses_links=loses_links)
+    installation = set_up(hosts.stack, [hosts.url], observations, options.seed, loses_links=loses_links)
     closing.callback(installation.database.dispose)
     kinds = [WORKLOADS[name] for name in options.only]
     workloads = [kind(installation, closing) for kind in kinds]
     hosts.start()
-    account.note("processes")
-    crowd = Crowd(installation, workloads, settling_of(hosts.stack, kinds), account)
+    run_report.note("processes")
+    crowd = Crowd(installation, workloads, background_work_of(hosts.stack, kinds), run_report)
     crowd.begin()
     if version is None:
         befallen: Strikes | RollingRelease = Strikes(hosts, random.Random(options.seed), options.seconds)
     else:
-        befallen = RollingRelease(hosts, version, oracle, options.replace)
+        befallen = RollingRelease(hosts, version, observations, options.replace)
     befallen.play()
     crowd.let_finish()
-    account.note("all there again")
+    run_report.note("all there again")
     crowd.finish()
     befallen.judge()
     crowd.compare(lambda: hosts.bucket.find_faults(hosts.stack), meanwhile=befallen.tend)
     print(f"hosts: {', '.join(hosts.by_name)}")
-    status = account.report(hosts.stack, {befallen.what: befallen.done})
-    print(f"lost {len(oracle.violations)}")
+    status = run_report.report(hosts.stack, {befallen.what: befallen.done})
+    print(f"lost {len(observations.violations)}")
     return status
 
 

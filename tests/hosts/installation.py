@@ -10,7 +10,7 @@ from pathlib import Path
 from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
 from deploy.process_types import WORKERS
-from tests.chaos.kept import Kept
+from tests.chaos.supervised_process import SupervisedProcess
 from tests.hosts.network import NETWORK, Host
 from tests.hosts.s3 import BUCKET, Bucket
 from tests.support.processes.stack import Servers, Service, Stack
@@ -64,7 +64,7 @@ class Hosts:
     servers: HostServers
     bucket: Bucket
     stack: Stack
-    kept: dict[str, list[Kept]] = field(default_factory=dict)
+    supervised: dict[str, list[SupervisedProcess]] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -75,9 +75,9 @@ class Hosts:
         """Start a process on a host, and keep it running there."""
         at = self.by_name[host]
         place = partial(_placed, make, at)
-        kept = Kept(kind=kind, make=place, points=(), service=place())
-        kept.service.start()
-        self.kept.setdefault(host, []).append(kept)
+        supervised = SupervisedProcess(kind=kind, make=place, points=(), service=place())
+        supervised.service.start()
+        self.supervised.setdefault(host, []).append(supervised)
 
     def start(self) -> None:
         """Start every process of the service, and nginx before the web processes."""
@@ -89,8 +89,12 @@ class Hosts:
                 self.keep(host, f"{name} worker", partial(stack.worker, name))
             self.keep(host, "beat", stack.beat)
         self.keep("edge", "nginx", self._nginx)
-        for kept in (*self.kept["front-1"], *self.kept["front-2"], *self.kept["edge"]):
-            kept.service.wait_until_answering()
+        for supervised in (
+            *self.supervised["front-1"],
+            *self.supervised["front-2"],
+            *self.supervised["edge"],
+        ):
+            supervised.service.wait_until_answering()
 
     def start_servers_of(self, host: str) -> None:
         """Restart the servers of a host, which are not processes of the service."""

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from deploy.process_types import PROCESS_TYPES
-from tests.chaos.kept import Kept
-from tests.chaos.oracle import Oracle
+from tests.chaos.observations import Observations
+from tests.chaos.supervised_process import SupervisedProcess
 from tests.hosts.installation import FRONT_PORT, Hosts
 from tests.support.processes.stack import ROOT, Service, TookTooLong, wait_until
 
@@ -61,11 +61,15 @@ class RollingRelease:
     what = "replaced"
 
     def __init__(
-        self, hosts: Hosts, version: NextVersion, oracle: Oracle, replaced: Sequence[str] = REPLACED
+        self,
+        hosts: Hosts,
+        version: NextVersion,
+        observations: Observations,
+        replaced: Sequence[str] = REPLACED,
     ) -> None:
         self._hosts = hosts
         self._version = version
-        self._oracle = oracle
+        self._observations = observations
         self._replaced = replaced
         self.done: Counter[str] = Counter()
 
@@ -73,35 +77,35 @@ class RollingRelease:
         """Migrate, then replace one process after the other: workers and beats first, as the runbook demands."""
         self._version.migrate(self._hosts)
         self.done["migration"] += 1
-        for host, kept in self._in_order():
-            self._replace(host, kept)
+        for host, supervised in self._in_order():
+            self._replace(host, supervised)
 
     def tend(self) -> None:
         """Do nothing: no process is killed."""
 
     def judge(self) -> None:
         """Record a violation if a client had to repeat a request: in a rolling release none may fail."""
-        for reason, count in self._oracle.retries.items():
+        for reason, count in self._observations.retries.items():
             if reason not in WORTH_REPEATING:
-                self._oracle.violate(f"failed requests: {count} with {reason}")
+                self._observations.violate(f"failed requests: {count} with {reason}")
 
-    def _in_order(self) -> Iterator[tuple[str, Kept]]:
+    def _in_order(self) -> Iterator[tuple[str, SupervisedProcess]]:
         for host in sorted(self._replaced, key=REPLACED.index):
-            yield from ((host, kept) for kept in self._hosts.kept[host])
+            yield from ((host, supervised) for supervised in self._hosts.supervised[host])
 
-    def _replace(self, host: str, kept: Kept) -> None:
-        if not kept.service.terminate():
-            self._oracle.violate(f"{kept.kind} of {host} did not stop in its time")
-        kind = kept.kind.removesuffix(" worker")
+    def _replace(self, host: str, supervised: SupervisedProcess) -> None:
+        if not supervised.service.terminate():
+            self._observations.violate(f"{supervised.kind} of {host} did not stop in its time")
+        kind = supervised.kind.removesuffix(" worker")
         name = kind if kind in PROCESS_TYPES else f"worker-{kind}"
         at = self._hosts.by_name[host]
-        kept.make = lambda: self._version.make(self._hosts, name).place(at.address, at.prefix)
-        kept.renew(kept.make())
+        supervised.make = lambda: self._version.make(self._hosts, name).place(at.address, at.prefix)
+        supervised.renew(supervised.make())
         try:
-            wait_until(partial(_is_ready, kept), f"{kept.kind} of {host} is ready")
+            wait_until(partial(_is_ready, supervised), f"{supervised.kind} of {host} is ready")
         except TookTooLong as error:
-            self._oracle.violate(str(error))
-        self.done[kept.kind] += 1
+            self._observations.violate(str(error))
+        self.done[supervised.kind] += 1
 
 
 def _pip(verb: str, *arguments: str) -> None:
@@ -119,6 +123,6 @@ def _pip(verb: str, *arguments: str) -> None:
     subprocess.run([*pip, *arguments], check=True)
 
 
-def _is_ready(kept: Kept) -> bool:
-    kept.look()
-    return kept.ready_at is not None
+def _is_ready(supervised: SupervisedProcess) -> bool:
+    supervised.look()
+    return supervised.ready_at is not None

@@ -64,11 +64,11 @@ class Strikes:
             if now >= until:
                 del self._struck[name]
                 self._mend(name, mend)
-        for name, processes in self._hosts.kept.items():
+        for name, processes in self._hosts.supervised.items():
             if name not in self._struck:
-                for kept in processes:
-                    if not kept.service.is_running:
-                        kept.renew(kept.make())
+                for supervised in processes:
+                    if not supervised.service.is_running:
+                        supervised.renew(supervised.make())
 
     def judge(self) -> None:
         """Do nothing: requests may fail while servers are cut off; the comparison checks what was acknowledged."""
@@ -77,10 +77,10 @@ class Strikes:
         for name in list(self._struck):
             self._mend(name, self._struck.pop(name)[1])
         self.tend()
-        for processes in self._hosts.kept.values():
-            for kept in processes:
-                if kept.service.port is not None:
-                    kept.service.wait_until_answering()
+        for processes in self._hosts.supervised.values():
+            for supervised in processes:
+                if supervised.service.port is not None:
+                    supervised.service.wait_until_answering()
 
     def _cut_host(self) -> None:
         if (host := self._choose()) is not None:

@@ -12,8 +12,15 @@ import requests
 
 from tests.chaos.agents.script import ASK, HANG, INTERRUPTED, STORY, STORY_TEXT, book_of, outline
 from tests.chaos.installation import Installation
-from tests.chaos.models.calls import PIECE, Manner, Order
-from tests.chaos.patience import ATTEMPT_SECONDS, GIVE_UP_SECONDS, TRANSIENT, NeverAnswered, Send, reported
+from tests.chaos.models.calls import PIECE, Manner, PlannedCall
+from tests.chaos.retrying_client import (
+    ATTEMPT_SECONDS,
+    GIVE_UP_SECONDS,
+    TRANSIENT,
+    NoDefiniteResponse,
+    Send,
+    recording_failure,
+)
 from tests.support.agents.rest_clients import Client, open_link
 
 BREATH_SECONDS = 0.05
@@ -35,7 +42,7 @@ class Talk:
     name: str
     prefix: str
     is_posted: bool = False
-    order: Order | None = None
+    planned_call: PlannedCall | None = None
     heard: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -58,8 +65,8 @@ class AgentClient:
         self._random = installation.chance(f"agents/{number}")
         self._numbers = itertools.count(FIRST_NUMBER * (number + 1))
         self._fronts = installation.fronts
-        self._patience = installation.patience
-        self._oracle = installation.oracle
+        self._retrying_client = installation.retrying_client
+        self._observations = installation.observations
         self._agents = agents
         self._caller = caller
         self._endpoint = endpoint
@@ -71,7 +78,7 @@ class AgentClient:
         talks = {self._tell: 8, self._ask: 3, self._hang: 2, self._ping: 2}
         if MODEL in self._agents:
             talks[self._consult] = 5
-        with reported(self._oracle, "a client of agents"):
+        with recording_failure(self._observations, "a client of agents"):
             while not over.is_set():
                 self._random.choices(list(talks), list(talks.values()))[0]()
                 time.sleep(BREATH_SECONDS)
@@ -81,8 +88,8 @@ class AgentClient:
         try:
             for talk in self._random.sample(self.talks, min(VERIFIED, len(self.talks))):
                 self._verify(talk)
-        except NeverAnswered as error:
-            self._oracle.violate(str(error))
+        except NoDefiniteResponse as error:
+            self._observations.violate(str(error))
 
     def _tell(self) -> None:
         """Have the agent tell a story: block on the response, follow the stream, or fetch the result at the end."""
@@ -99,11 +106,13 @@ class AgentClient:
         """Have a model behind the agent reply; its upstream and the ledger identify the call by its number."""
         number = next(self._numbers)
         script = {"chunks": self._random.randint(1, 40), "delay_seconds": 0.02, "usage": "own chunk"}
-        order = Order(number=number, model=MODEL, is_chat=True, manner=Manner.WHOLE, script=script)
-        text, name = order.prompt(), f"{self._random.getrandbits(64):x}"
+        planned_call = PlannedCall(
+            number=number, model=MODEL, is_chat=True, manner=Manner.WHOLE, script=script
+        )
+        text, name = planned_call.prompt(), f"{self._random.getrandbits(64):x}"
         talk = self._send(text, name, "reply", {"returnImmediately": self._random.random() < 0.5}, kind=MODEL)
         if talk is not None:
-            talk.order = order
+            talk.planned_call = planned_call
 
     def _ask(self) -> None:
         """Reply to a question of the agent; the reply is sent under a key too."""
@@ -170,13 +179,13 @@ class AgentClient:
         tasks = [answer.json().get("task", {}) for answer in answers]
         ids = {task.get("id") for task in tasks}
         if any(answer.status_code != 200 for answer in answers) or len(ids) != 1 or None in ids:
-            self._oracle.violate(f"{text}: {[(answer.status_code, answer.text) for answer in answers]}")
+            self._observations.violate(f"{text}: {[(answer.status_code, answer.text) for answer in answers]}")
             return None
         is_posted = "taskPushNotificationConfig" in configuration
         talk = Talk(task_id=tasks[0]["id"], about=about, name=key, prefix=prefix, is_posted=is_posted)
         if task_id is None:
             self.talks.append(talk)
-            self._oracle.acknowledge("task")
+            self._observations.acknowledge("task")
         return talk
 
     def _sending(
@@ -203,7 +212,7 @@ class AgentClient:
             if state in ("INPUT_REQUIRED", *TERMINAL):
                 return state == "INPUT_REQUIRED"
             time.sleep(BREATH_SECONDS * 4)
-        raise NeverAnswered(f"task {talk.task_id} never asked back")
+        raise NoDefiniteResponse(f"task {talk.task_id} never asked back")
 
     def _follow(self, talk: Talk) -> None:
         """Follow a task to its end and resume after the last event received; every event arrives once and in order."""
@@ -214,9 +223,9 @@ class AgentClient:
                 if self._follow_once(front, talk):
                     return
             except requests.RequestException as error:
-                self._oracle.count_retry(type(error).__name__)
+                self._observations.count_retry(type(error).__name__)
             time.sleep(BREATH_SECONDS * 2)
-        raise NeverAnswered(f"task {talk.task_id} was followed for {GIVE_UP_SECONDS:.0f} s")
+        raise NoDefiniteResponse(f"task {talk.task_id} was followed for {GIVE_UP_SECONDS:.0f} s")
 
     def _follow_once(self, front: str, talk: Talk) -> bool:
         """Read one stream until it ends or breaks. Return whether the task is over."""
@@ -246,20 +255,20 @@ class AgentClient:
     def _verify(self, talk: Talk) -> None:
         task = self._read(talk)
         state = _state_of(task)
-        self._oracle.count_read(f"task {state}")
+        self._observations.count_read(f"task {state}")
         expected = {"story": STORY[-1], "ask": ASK[-1], "hang": HANG[0][-1], "reply": "COMPLETED"}[talk.about]
-        if state == "FAILED" and talk.order is not None:
+        if state == "FAILED" and talk.planned_call is not None:
             return  # The service never calls a model a second time for one message.
         if state == "FAILED":
             said = task["status"].get("message", {}).get("parts", [{}])[0].get("text")
             self._require(said == INTERRUPTED, f"task {talk.task_id} failed: {said}")
         elif state != expected:
-            self._oracle.violate(f"task {talk.task_id} ({talk.about}) is {state}")
+            self._observations.violate(f"task {talk.task_id} ({talk.about}) is {state}")
         elif talk.about == "story":
             self._verify_story(talk, {at["artifactId"]: at["parts"] for at in task["artifacts"]})
-        elif talk.order is not None:
+        elif talk.planned_call is not None:
             said = "".join(part["text"] for artifact in task["artifacts"] for part in artifact["parts"])
-            self._require(said == PIECE * talk.order.chunks, f"task {talk.task_id} replied {said!r}")
+            self._require(said == PIECE * talk.planned_call.chunks, f"task {talk.task_id} replied {said!r}")
 
     def _verify_story(self, talk: Talk, artifacts: dict[str, list[dict[str, Any]]]) -> None:
         told = "".join(part["text"] for part in artifacts["story"])
@@ -282,11 +291,11 @@ class AgentClient:
         return self._caller.request(method, path, via=front, headers=headers, **more)
 
     def _asked(self, send: Send) -> requests.Response:
-        return self._patience.ask("agent", send)
+        return self._retrying_client.ask("agent", send)
 
     def _require(self, condition: bool, what: str) -> None:
         if not condition:
-            self._oracle.violate(what)
+            self._observations.violate(what)
 
 
 def _state_of(task: dict[str, Any]) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 
 from tests.chaos.agents.clients import MODEL, SCRIPTED, AgentClient, Talk
 from tests.chaos.agents.script import ASK, ATTEMPTS, HANG, SCRIPT, STORY, outline
+from tests.chaos.background_work import AGENTS, DELIVERIES
 from tests.chaos.installation import Installation
-from tests.chaos.listener import Listener
 from tests.chaos.models.catalog import is_offered
-from tests.chaos.settling import AGENTS, DELIVERIES
+from tests.chaos.unreliable_endpoint import UnreliableEndpoint
 from tests.chaos.workload import Person, Workload
 from tests.support.data.inventory import query
 
@@ -38,7 +38,7 @@ WHERE deployment_id = ANY(%s::uuid[]) AND NOT is_estimated
 Log = list[tuple[int, dict[str, Any]]]
 
 
-class Updates(Listener):
+class Updates(UnreliableEndpoint):
     """The endpoint to which the service posts updates of tasks: one path for each task."""
 
     def __init__(self, chance: random.Random) -> None:
@@ -97,10 +97,10 @@ class Agents(Workload):
             yield from _compare_log(talk, log, attempts[task_id])
             if talk.about == "story" and books.get(task_id, 0) not in _numbers_of_books(log):
                 yield f"task {task_id} has {books.get(task_id, 0)} books"
-            if talk.order is not None and _said(log)[-1:] == ["COMPLETED"]:
-                charge = charges.get(talk.order.number)
-                if charge != (talk.order.chunks, "completed", False):
-                    yield f"task {task_id} replied in {talk.order.chunks} pieces and was charged {charge}"
+            if talk.planned_call is not None and _said(log)[-1:] == ["COMPLETED"]:
+                charge = charges.get(talk.planned_call.number)
+                if charge != (talk.planned_call.chunks, "completed", False):
+                    yield f"task {task_id} replied in {talk.planned_call.chunks} pieces and was charged {charge}"
         unasked = len(logs) - len(talks) - sum(person.pings for person in self._people)
         if unasked:
             yield f"{unasked} tasks more than messages were acknowledged"
@@ -135,7 +135,7 @@ def _compare_log(talk: Talk, log: Log, attempts: int) -> Iterator[str]:
     for number, event in talk.heard.items():
         if outline([event]) != said[number - 1 : number]:
             yield f"task {talk.task_id}: event {number} was told as {outline([event])} and is {said}"
-    if talk.order is not None:
+    if talk.planned_call is not None:
         if said[:1] != ["WORKING"] or said[-1:] not in (["COMPLETED"], ["FAILED"]):
             yield f"task {talk.task_id} (reply) says {said}"
         return

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from tests.chaos.budgets.account import PRICES, Account, LimitedCall
 from tests.chaos.budgets.limits import Budget, Limit, Subject
+from tests.chaos.budgets.spending import PRICES, ClientSpending, LimitedCall
 from tests.chaos.installation import Installation
-from tests.chaos.models.calls import PIECE, Manner, Order, Told, Verdict, make_call
-from tests.chaos.models.orders import make_order
-from tests.chaos.patience import GIVE_UP_SECONDS, NeverAnswered, reported
+from tests.chaos.models.calls import PIECE, CallResult, Manner, PlannedCall, Verdict, make_call
+from tests.chaos.models.planned_calls import plan_call
+from tests.chaos.retrying_client import GIVE_UP_SECONDS, NoDefiniteResponse, recording_failure
 
 WHO = "a client of budgets"
 ABANDONED_SECONDS = 0.5
@@ -44,15 +44,15 @@ class Credential:
 class LimitedClient:
     """A client thread with limited calls: it records each call and checks every refusal."""
 
-    def __init__(self, installation: Installation, name: str, account: Account) -> None:
+    def __init__(self, installation: Installation, name: str, spending: ClientSpending) -> None:
         self.random = installation.chance(name)
-        self.oracle = installation.oracle
+        self.observations = installation.observations
         self._fronts = installation.fronts
-        self._account = account
+        self._spending = spending
 
     def run_until(self, over: threading.Event) -> None:
         """Act until the run is over; finish what has begun."""
-        with reported(self.oracle, WHO):
+        with recording_failure(self.observations, WHO):
             self._go_on(over)
 
     def verify(self) -> None:
@@ -62,47 +62,49 @@ class LimitedClient:
         """Perform one action of the client."""
         raise NotImplementedError
 
-    def order(self, models: Sequence[str] = tuple(PRICES)) -> Order:
+    def plan(self, models: Sequence[str] = tuple(PRICES)) -> PlannedCall:
         """Return a random order to one of some models."""
-        return make_order(self.random, self._account.log.next_number(), models)
+        return plan_call(self.random, self._spending.log.next_number(), models)
 
-    def plain_order(self, model: str, pieces: int) -> Order:
+    def plan_faultless(self, model: str, pieces: int) -> PlannedCall:
         """Return an order without a scripted fault."""
         script = {"chunks": pieces, "usage": "own chunk"}
-        number = self._account.log.next_number()
-        return Order(number=number, model=model, is_chat=True, manner=Manner.WHOLE, script=script)
+        number = self._spending.log.next_number()
+        return PlannedCall(number=number, model=model, is_chat=True, manner=Manner.WHOLE, script=script)
 
-    def call(self, credential: Credential, order: Order) -> Told:
+    def call(self, credential: Credential, planned_call: PlannedCall) -> CallResult:
         """Make a call and record it."""
-        told = make_call(
+        result = make_call(
             self.random.choice(self._fronts),
             credential.token,
-            order,
+            planned_call,
             max_wait_seconds=self.random.uniform(0, ABANDONED_SECONDS),
             headers=credential.headers,
         )
-        made = LimitedCall(order=order, told=told, subjects=credential.subjects)
-        self._account.enter(made)
-        if told.code in LIMITING:
-            self._account.forbid(order, f"was refused ({told.code})")
-        self.oracle.count_call(f"limited {order.manner}: {told.verdict} {told.code or ''}".rstrip())
+        made = LimitedCall(planned_call=planned_call, result=result, subjects=credential.subjects)
+        self._spending.enter(made)
+        if result.code in LIMITING:
+            self._spending.forbid(planned_call, f"was refused ({result.code})")
+        self.observations.count_call(
+            f"limited {planned_call.manner}: {result.verdict} {result.code or ''}".rstrip()
+        )
         for fault in _faults(made, credential):
-            self.oracle.violate(f"limited call {order.number} ({order.manner}): {fault}")
-        return told
+            self.observations.violate(f"limited call {planned_call.number} ({planned_call.manner}): {fault}")
+        return result
 
-    def forbid(self, order: Order, why: str) -> None:
+    def forbid(self, planned_call: PlannedCall, why: str) -> None:
         """Record that a call must never reach its upstream, and why."""
-        self._account.forbid(order, why)
+        self._spending.forbid(planned_call, why)
 
-    def call_now(self, credential: Credential, model: str, pieces: int) -> Told:
+    def call_now(self, credential: Credential, model: str, pieces: int) -> CallResult:
         """Make a call after all faults have ended: only a limit can refuse it."""
         gives_up_at = time.monotonic() + GIVE_UP_SECONDS
         while time.monotonic() < gives_up_at:
-            told = self.call(credential, self.plain_order(model, pieces))
-            if told.verdict is Verdict.COMPLETED or told.code in LIMITING:
-                return told
+            result = self.call(credential, self.plan_faultless(model, pieces))
+            if result.verdict is Verdict.COMPLETED or result.code in LIMITING:
+                return result
             time.sleep(REFUSED_SECONDS)
-        raise NeverAnswered(f"no call to {model} is answered in {GIVE_UP_SECONDS:.0f} s")
+        raise NoDefiniteResponse(f"no call to {model} is answered in {GIVE_UP_SECONDS:.0f} s")
 
     def _go_on(self, over: threading.Event) -> None:
         while not over.is_set():
@@ -112,19 +114,19 @@ class LimitedClient:
 
 def _faults(made: LimitedCall, credential: Credential) -> Iterator[str]:
     """Yield what is wrong with the response to a call, considered alone."""
-    order, told = made.order, made.told
-    yield from told.faults
-    if told.status not in (None, HTTPStatus.OK, *STATUSES):
-        yield f"answered {told.status} {told.code}"
-    if told.verdict is Verdict.COMPLETED and told.text != PIECE * order.chunks:
-        yield f"a complete answer of {len(told.text)} bytes instead of {len(PIECE) * order.chunks}"
-    if told.code in LIMITING:
+    planned_call, result = made.planned_call, made.result
+    yield from result.faults
+    if result.status not in (None, HTTPStatus.OK, *STATUSES):
+        yield f"answered {result.status} {result.code}"
+    if result.verdict is Verdict.COMPLETED and result.text != PIECE * planned_call.chunks:
+        yield f"a complete answer of {len(result.text)} bytes instead of {len(PIECE) * planned_call.chunks}"
+    if result.code in LIMITING:
         yield from _faults_of_refusal(made, credential)
 
 
 def _faults_of_refusal(made: LimitedCall, credential: Credential) -> Iterator[str]:
     """Yield what is wrong with a refusal: its limit, its amount, or a remainder that would have covered the cost."""
-    error, code = made.told.error, made.told.code
+    error, code = made.result.error, made.result.code
     named = error.get("budget_id")
     limits = [at for at in credential.limits if code in at.refusals and getattr(at, "id", None) == named]
     if not limits:

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from tests.chaos.budgets.account import PRICES, Account
 from tests.chaos.budgets.calls import LIMITING, REFUSED_SECONDS, WHO, Credential, LimitedClient
 from tests.chaos.budgets.limits import PLENTY, Administration, Budget, Figures, Limit, Terms
+from tests.chaos.budgets.spending import PRICES, ClientSpending
 from tests.chaos.installation import Installation
-from tests.chaos.models.calls import Told, Verdict
-from tests.chaos.patience import reported
+from tests.chaos.models.calls import CallResult, Verdict
+from tests.chaos.retrying_client import recording_failure
 from tests.support.data.inventory import query
 
 RAISED = (200, 3_000)
@@ -23,15 +23,15 @@ class Spender(LimitedClient):
     """A client that spends the remainder of a budget concurrently with others."""
 
     def __init__(
-        self, installation: Installation, name: str, account: Account, credential: Credential
+        self, installation: Installation, name: str, spending: ClientSpending, credential: Credential
     ) -> None:
-        super().__init__(installation, name, account)
+        super().__init__(installation, name, spending)
         self._credential = credential
 
     def act(self) -> None:
         """Make a call."""
-        told = self.call(self._credential, self.order())
-        if told.verdict is not Verdict.COMPLETED:
+        result = self.call(self._credential, self.plan())
+        if result.verdict is not Verdict.COMPLETED:
             time.sleep(REFUSED_SECONDS)
 
 
@@ -46,11 +46,11 @@ class LimitChanger(LimitedClient):
     def __init__(
         self,
         installation: Installation,
-        account: Account,
+        spending: ClientSpending,
         limits: Sequence[Limit],
         credentials: Mapping[Limit, Credential],
     ) -> None:
-        super().__init__(installation, "budgets/changer", account)
+        super().__init__(installation, "budgets/changer", spending)
         self.limits = limits
         self._credentials = credentials
         self._bounds = {limit: limit.amount for limit in limits}
@@ -72,7 +72,7 @@ class LimitChanger(LimitedClient):
 
     def verify(self) -> None:
         """Check that no hold is left, and that each limit permits exactly its remainder, to the unit."""
-        with reported(self.oracle, WHO):
+        with recording_failure(self.observations, WHO):
             self._verify()
 
     def _change(self, limit: Limit, amount: int) -> None:
@@ -81,9 +81,9 @@ class LimitChanger(LimitedClient):
 
     def _look_at(self, limit: Limit) -> Figures:
         figures = limit.read()
-        self.oracle.count_read(f"limit of {limit.unit}")
+        self.observations.count_read(f"limit of {limit.unit}")
         if self._is_strict and figures.amount != limit.amount:
-            self.oracle.violate(f"a change is not in force: {limit} has {figures}, not {limit.amount}")
+            self.observations.violate(f"a change is not in force: {limit} has {figures}, not {limit.amount}")
         if limit.unit != "tokens":  # A hold only estimates tokens, so their use may exceed the amount.
             self.excess[limit] += max(0, figures.used - self._bounds[limit])
             possible = limit.amount if self._is_strict else max(limit.amounts)
@@ -95,7 +95,7 @@ class LimitChanger(LimitedClient):
         self.highest = {limit: max(limit.amounts) for limit in self.limits}
         for limit in self.limits:
             if (figures := self._look_at(limit)).held:
-                self.oracle.violate(f"a hold is left: {limit} has {figures}, and nothing is at work")
+                self.observations.violate(f"a hold is left: {limit} has {figures}, and nothing is at work")
             limit.set_amount(PLENTY)
         for limit in self.limits:
             self._spend_to_the_unit(limit, self._credentials[limit])
@@ -109,14 +109,16 @@ class LimitChanger(LimitedClient):
             self._expect(limit, self.call_now(credential, model, LAST_PIECES), is_refused=False)
             after = limit.read()
             if (after.spent, after.held) != (after.amount, 0):
-                self.oracle.violate(f"{limit} was to be spent to the unit, and has {after} after {before}")
+                self.observations.violate(
+                    f"{limit} was to be spent to the unit, and has {after} after {before}"
+                )
             self._expect(limit, self.call_now(credential, model, 1), is_refused=True)
             limit.set_amount(PLENTY)
         self._expect(limit, self.call_now(credential, model, LAST_PIECES), is_refused=False)
 
-    def _expect(self, limit: Limit, told: Told, *, is_refused: bool) -> None:
-        if (told.code in limit.refusals) is not is_refused:
-            self.oracle.violate(f"with {limit.amount} at the end {limit} answers {told}")
+    def _expect(self, limit: Limit, result: CallResult, *, is_refused: bool) -> None:
+        if (result.code in limit.refusals) is not is_refused:
+            self.observations.violate(f"with {limit.amount} at the end {limit} answers {result}")
 
 
 class OwnBudgetClient(LimitedClient):
@@ -129,11 +131,11 @@ class OwnBudgetClient(LimitedClient):
         self,
         installation: Installation,
         name: str,
-        account: Account,
+        spending: ClientSpending,
         credential: Credential,
         by: Administration,
     ) -> None:
-        super().__init__(installation, name, account)
+        super().__init__(installation, name, spending)
         self._credential = credential
         self._by = by
 
@@ -145,7 +147,7 @@ class OwnBudgetClient(LimitedClient):
         budget = Budget(self._by, terms, self.random.randint(*RAISED))
         self._credential.limits.append(budget)
         for _ in range(self.random.randint(1, 3)):
-            self.call(self._credential, self.order())
+            self.call(self._credential, self.plan())
         budget.set_amount(0)
         self._call_in_vain(budget)
         budget.set_amount(PLENTY)
@@ -159,14 +161,16 @@ class OwnBudgetClient(LimitedClient):
 
         A call without a response may be admitted once the budget is raised again.
         """
-        order = self.order(tuple(PRICES) if budget.terms.model is None else (budget.terms.model,))
-        told = self.call(self._credential, order)
-        if told.status is not None:
-            self.forbid(order, f"its budget of nothing covers ({told.code})")
-        if told.verdict is Verdict.COMPLETED:
-            self.oracle.violate(f"a change is not in force: {budget} is of nothing, and a call is {told}")
+        planned_call = self.plan(tuple(PRICES) if budget.terms.model is None else (budget.terms.model,))
+        result = self.call(self._credential, planned_call)
+        if result.status is not None:
+            self.forbid(planned_call, f"its budget of nothing covers ({result.code})")
+        if result.verdict is Verdict.COMPLETED:
+            self.observations.violate(
+                f"a change is not in force: {budget} is of nothing, and a call is {result}"
+            )
 
     def _call_freely(self, why: str) -> None:
-        told = self.call(self._credential, self.order())
-        if told.code in LIMITING:
-            self.oracle.violate(f"a change is not in force: {why} refused a call: {told}")
+        result = self.call(self._credential, self.plan())
+        if result.code in LIMITING:
+            self.observations.violate(f"a change is not in force: {why} refused a call: {result}")

@@ -14,8 +14,8 @@ from typing import Any
 import requests
 
 from shared.credits.amounts import MICRO, format_credits, parse_credits
-from tests.chaos.oracle import Oracle
-from tests.chaos.patience import Patience
+from tests.chaos.observations import Observations
+from tests.chaos.retrying_client import RetryingClient
 from tests.support.agents.rest_clients import Client
 
 PLENTY = 1_000_000_000
@@ -41,14 +41,14 @@ class Administration:
 
     owner: Client
     organization_id: str
-    patience: Patience
-    oracle: Oracle
+    retrying_client: RetryingClient
+    observations: Observations
 
     def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> requests.Response:
         """Send a request below the organization's path."""
         address = f"/admin/organizations/{self.organization_id}{path}"
         sent = {} if body is None else {"json": body}
-        return self.patience.ask(
+        return self.retrying_client.ask(
             f"{method} {path}", lambda front: self.owner.request(method, address, via=front, **sent)
         )
 
@@ -57,15 +57,15 @@ class Administration:
         answer = self.ask(method, path, body)
         # If the response to a deletion was lost, the retry finds nothing.
         if answer.ok or (method == "DELETE" and answer.status_code == HTTPStatus.NOT_FOUND):
-            self.oracle.acknowledge(kind)
+            self.observations.acknowledge(kind)
         else:
-            self.oracle.violate(f"{kind} {path}: {answer.status_code} {answer.text}")
+            self.observations.violate(f"{kind} {path}: {answer.status_code} {answer.text}")
 
     def read(self, path: str) -> dict[str, Any]:
         """Read an existing resource."""
         answer = self.ask("GET", path)
         if answer.status_code != HTTPStatus.OK:
-            self.oracle.violate(f"GET {path}: {answer.status_code} {answer.text}")
+            self.observations.violate(f"GET {path}: {answer.status_code} {answer.text}")
             answer.raise_for_status()
         shown: dict[str, Any] = answer.json()
         return shown
@@ -161,7 +161,7 @@ class Budget(Limit):
             (made,) = (at for at in listed if self.terms.body().items() <= at.items())
         else:
             raise RuntimeError(f"no budget was made: {answer.status_code} {answer.text}")
-        self._by.oracle.acknowledge("budget")
+        self._by.observations.acknowledge("budget")
         return str(made["id"])
 
     def _shown(self, amount: int) -> str:

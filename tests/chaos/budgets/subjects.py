@@ -37,8 +37,8 @@ class Organization:
         self.by = Administration(
             owner=at.client(owner.api_key),
             organization_id=str(self.id),
-            patience=at.patience,
-            oracle=at.oracle,
+            retrying_client=at.retrying_client,
+            observations=at.observations,
         )
         path = f"/admin/organizations/{self.id}/credits/top-ups"
         at.owner().request("POST", path, json=PLENTIFUL).raise_for_status()

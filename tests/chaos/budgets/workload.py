@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from tests.chaos.budgets.account import PRICES, Account, NotedUpstream
+from tests.chaos.background_work import CREDITS
 from tests.chaos.budgets.clients import LimitChanger, OwnBudgetClient, Spender
 from tests.chaos.budgets.limits import Budget
+from tests.chaos.budgets.spending import PRICES, ClientSpending, NotedUpstream
 from tests.chaos.budgets.subjects import Subjects
 from tests.chaos.installation import Installation
-from tests.chaos.models.books import Books
 from tests.chaos.models.catalog import offer
-from tests.chaos.settling import CREDITS
+from tests.chaos.models.reconciliation import Reconciliation
 from tests.chaos.workload import Person, Workload
 from tests.support.data.inventory import query
 from tests.support.models.catalog_text import model_text
@@ -70,29 +70,29 @@ class Budgets(Workload):
     def __init__(self, installation: Installation, closing: ExitStack) -> None:
         self._installation = installation
         self._upstream = closing.enter_context(NotedUpstream())
-        self._account = Account()
+        self._spending = ClientSpending()
         offer(installation.stack, CATALOG.replace("ADDRESS", self._upstream.base_url))
 
     def begin(self) -> Sequence[Person]:
-        at, account = self._installation, self._account
+        at, spending = self._installation, self._spending
         subjects = Subjects(at)
-        self._changer = LimitChanger(at, account, subjects.limits, subjects.payers)
+        self._changer = LimitChanger(at, spending, subjects.limits, subjects.payers)
         spenders = [
-            Spender(at, f"budgets/spender/{number}", account, credential)
+            Spender(at, f"budgets/spender/{number}", spending, credential)
             for number, credential in enumerate(subjects.spending)
         ]
         alone = [
-            OwnBudgetClient(at, f"budgets/own/{number}", account, *subjects.own_budget())
+            OwnBudgetClient(at, f"budgets/own/{number}", spending, *subjects.own_budget())
             for number in range(0 if at.loses_links else OWN_BUDGET_CLIENTS)
         ]
         return [self._changer, *spenders, *alone]
 
     def compare(self) -> Iterator[str]:
         at, upstream = self._installation, self._upstream
-        served, calls = upstream.served, self._account.log.calls
-        books = Books(at.stack, calls, served, family="limited/", loses_reports=at.loses_links)
+        served, calls = upstream.served, self._spending.log.calls
+        books = Reconciliation(at.stack, calls, served, family="limited/", loses_reports=at.loses_links)
         yield from books.compare({})
-        yield from self._account.compare(upstream.asked)
+        yield from self._spending.compare(upstream.asked)
         for limit in self._changer.limits:
             corrected = self._ask(_CORRECTED, limit.organization_id)[0]
             if (excess := self._changer.excess[limit]) > corrected:
@@ -109,7 +109,7 @@ class Budgets(Workload):
         if used > self._changer.highest[budget] + corrected:
             yield f"exceeded: {budget} by calls of {used}; it was never more than {self._changer.highest[budget]}"
         if terms.period == "once":
-            least, most = self._account.spent_by(terms.subject.id, terms.model, self._upstream.asked)
+            least, most = self._spending.spent_by(terms.subject.id, terms.model, self._upstream.asked)
             if not least <= spent <= most:
                 yield f"{budget} says that {spent} is spent; by its clients it is from {least} to {most}"
 

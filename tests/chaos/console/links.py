@@ -20,10 +20,10 @@ from shared.identity.access.authorization import OPERATOR
 from shared.identity.authentication.credential_statements import STEP_UP
 from shared.identity.console_tables import console_sessions
 from shared.identity.sign_in.console_sessions import issue_link, sign_out_everywhere
-from tests.chaos.console.browsing import Browsing, cookie_in, leads_to
+from tests.chaos.console.browser import ConsoleBrowser, cookie_in, leads_to
 from tests.chaos.console.records import Link
 from tests.chaos.installation import Installation
-from tests.chaos.patience import GIVE_UP_SECONDS, NeverAnswered
+from tests.chaos.retrying_client import GIVE_UP_SECONDS, NoDefiniteResponse
 
 LINKS_KEPT = 20
 RETRY_SECONDS = 0.05
@@ -34,10 +34,10 @@ class Links:
     """The links that operators issue to one person."""
 
     def __init__(
-        self, installation: Installation, browsing: Browsing, user_id: UUID, chance: random.Random
+        self, installation: Installation, browsing: ConsoleBrowser, user_id: UUID, chance: random.Random
     ) -> None:
         self._database = installation.database
-        self._oracle = installation.oracle
+        self._observations = installation.observations
         self._browsing = browsing
         self._user_id = user_id
         self._random = chance
@@ -108,13 +108,13 @@ class Links:
             return None
         cookie = cookie_in(answer)
         if cookie is None or not leads_to(answer, "/console"):
-            self._oracle.violate(f"signing in: {answer.status_code} {answer.text[:500]}")
+            self._observations.violate(f"signing in: {answer.status_code} {answer.text[:500]}")
             return None
         self._require(
             link.sessions == 0, "a link was used again: it was good for one session, and began another"
         )
         link.sessions += 1
-        self._oracle.acknowledge("sign-in")
+        self._observations.acknowledge("sign-in")
         return cookie
 
     def _in_database(self, act: Callable[[Session], Given]) -> Given:
@@ -126,8 +126,8 @@ class Links:
                     return act(session)
             except ServiceUnavailable:
                 time.sleep(RETRY_SECONDS)
-        raise NeverAnswered("the database did not answer")
+        raise NoDefiniteResponse("the database did not answer")
 
     def _require(self, condition: bool, what: str) -> None:
         if not condition:
-            self._oracle.violate(what)
+            self._observations.violate(what)

@@ -15,11 +15,11 @@ import requests
 
 from shared.identity.authentication.credential_statements import STEP_UP as PROOF_LIFE
 from shared.identity.directory.organizations import Organization
-from tests.chaos.console.browsing import SIGN_IN, Browsing, cookie_in, leads_to, secret_in
+from tests.chaos.console.browser import SIGN_IN, ConsoleBrowser, cookie_in, leads_to, secret_in
 from tests.chaos.console.links import Links
 from tests.chaos.console.records import Key, OpenSession, Records
 from tests.chaos.installation import Installation
-from tests.chaos.patience import NeverAnswered, reported
+from tests.chaos.retrying_client import NoDefiniteResponse, recording_failure
 from tests.support.data.identity import Person
 from tests.support.web.browser import token_in
 
@@ -47,9 +47,9 @@ class Visitor:
     ) -> None:
         name = f"console/{number}"
         self._random = installation.chance(name)
-        self._browsing = Browsing(installation, installation.chance(f"{name}/fronts"))
+        self._browsing = ConsoleBrowser(installation, installation.chance(f"{name}/fronts"))
         self._installation = installation
-        self._oracle = installation.oracle
+        self._observations = installation.observations
         self._operator = installation.owner()
         self._person = person
         self._organizations = organizations
@@ -82,7 +82,7 @@ class Visitor:
             self._be_disabled: 1,
         }
         try:
-            with reported(self._oracle, "a visitor"):
+            with recording_failure(self._observations, "a visitor"):
                 while not over.is_set():
                     self._random.choices(list(actions), list(actions.values()))[0]()
                     time.sleep(BREATH_SECONDS)
@@ -101,8 +101,8 @@ class Visitor:
                     self._look_in_vain(session, via=front)
                 for key in self.records.keys:
                     self._try(key, via=front)
-        except NeverAnswered as error:
-            self._oracle.violate(str(error))
+        except NoDefiniteResponse as error:
+            self._observations.violate(str(error))
 
     def _sign_in(self) -> None:
         if len(self.records.live) >= SESSIONS_KEPT:
@@ -138,9 +138,9 @@ class Visitor:
             return self._end(session)  # If a successor session exists, its cookie is unknown.
         cookie = cookie_in(answer)
         if not leads_to(answer, CHOICES) or cookie is None:
-            return self._oracle.violate(f"proving who one is: {answer.status_code} {answer.text[:500]}")
+            return self._observations.violate(f"proving who one is: {answer.status_code} {answer.text[:500]}")
         self.records.end(session)
-        self._oracle.acknowledge("step-up")
+        self._observations.acknowledge("step-up")
         link.sessions += 1
         return self._enter(cookie, organization=session.organization)
 
@@ -148,7 +148,7 @@ class Visitor:
         """Simulate ten minutes: every session must re-authenticate before it creates a key."""
         self._links.age_proofs()
         self.records.age_proofs()
-        self._oracle.acknowledge("proof aged")
+        self._observations.acknowledge("proof aged")
         self._make_key()
 
     def _must_prove(self, session: OpenSession, answer: requests.Response) -> bool:
@@ -176,11 +176,11 @@ class Visitor:
         if self._must_prove(session, answer):
             return
         if answer.status_code != HTTPStatus.OK:
-            self._oracle.violate(f"making a key: {answer.status_code} {answer.text[:500]}")
+            self._observations.violate(f"making a key: {answer.status_code} {answer.text[:500]}")
             return
         key = Key(name=name, secret=secret_in(answer.text))
         self.records.keys.append(key)
-        self._oracle.acknowledge("key")
+        self._observations.acknowledge("key")
         self._try(key)
 
     def _forge(self) -> None:
@@ -203,20 +203,20 @@ class Visitor:
         if self._must_prove(session, answer):
             return
         key.revoked_at = time.time()
-        self._oracle.acknowledge("revocation")
+        self._observations.acknowledge("revocation")
         self._require(leads_to(answer, KEYS), f"revoking a key: {answer.status_code} {answer.text[:500]}")
 
     def _sign_out(self) -> None:
         if (session := self._any_live()) is not None:
             self._end(session)
-            self._oracle.acknowledge("sign-out")
+            self._observations.acknowledge("sign-out")
 
     def _be_signed_out(self) -> None:
         """Have an operator end all sessions and unused links."""
         link = self._links.issue()
         self._links.end_all()
         self.records.end_all()
-        self._oracle.acknowledge("sign-out everywhere")
+        self._observations.acknowledge("sign-out everywhere")
         self._enter(self._links.use_after_the_end(link))
 
     def _be_disabled(self) -> None:
@@ -229,12 +229,12 @@ class Visitor:
         self._visit_after_the_end()
         self._enter(self._links.use_after_the_end(link))
         self._switch("enable")
-        self._oracle.acknowledge("disabling")
+        self._observations.acknowledge("disabling")
         self._enter(self._links.use_after_the_end(link))
 
     def _switch(self, act: str) -> None:
         path = f"/admin/users/{self.user_id}/{act}"
-        answer = self._installation.patience.ask(
+        answer = self._installation.retrying_client.ask(
             path, lambda front: self._operator.request("POST", path, via=front)
         )
         self._require(answer.ok, f"{path}: {answer.status_code} {answer.text}")
@@ -245,7 +245,7 @@ class Visitor:
             return
         page = self._browsing.open(CHOICES, OpenSession(cookie=cookie, csrf=""))
         if page.status_code != HTTPStatus.OK:
-            self._oracle.violate(f"a session that has just begun: {page.status_code}")
+            self._observations.violate(f"a session that has just begun: {page.status_code}")
             return
         session = OpenSession(cookie=cookie, csrf=token_in(page.text))
         self.records.live.append(session)
@@ -267,9 +267,9 @@ class Visitor:
     def _look(self, session: OpenSession, path: str, *, via: str | None = None) -> None:
         """Open a page in a live session, and check that it belongs to this person."""
         page = self._browsing.open(path, session, via=via)
-        self._oracle.count_read("page")
+        self._observations.count_read("page")
         if page.status_code != HTTPStatus.OK:
-            self._oracle.violate(
+            self._observations.violate(
                 f"a live session was not let in to {path}: {page.status_code} {page.headers}"
             )
             return
@@ -280,16 +280,16 @@ class Visitor:
 
     def _look_in_vain(self, session: OpenSession, *, via: str | None = None) -> None:
         page = self._browsing.open(self._random.choice(PAGES), session, via=via)
-        self._oracle.count_read("page after the end")
+        self._observations.count_read("page after the end")
         self._require(leads_to(page, SIGN_IN), f"an ended session was let in: {page.status_code}")
 
     def _try(self, key: Key, *, via: str | None = None) -> None:
         """Use a key: it works once created, and stops once its revocation has reached every web process."""
         client = self._installation.client(key.secret)
-        answer, asked_at = self._installation.patience.ask_when(
+        answer, asked_at = self._installation.retrying_client.ask_when(
             "key", lambda front: client.request("GET", "/v1/key", via=via or front)
         )
-        self._oracle.count_read("key")
+        self._observations.count_read("key")
         if key.revoked_at is None:
             shown = answer.json().get("data", {})
             works = answer.status_code == HTTPStatus.OK and shown["label"] == key.name
@@ -312,4 +312,4 @@ class Visitor:
 
     def _require(self, condition: bool, what: str) -> None:
         if not condition:
-            self._oracle.violate(what)
+            self._observations.violate(what)

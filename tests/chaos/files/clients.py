@@ -13,8 +13,14 @@ from uuid import UUID
 import requests
 
 from tests.chaos.files.records import Link, Operations, StoredFile, StoredVersion
-from tests.chaos.oracle import Oracle
-from tests.chaos.patience import ATTEMPT_SECONDS, NeverAnswered, Patience, Send, reported
+from tests.chaos.observations import Observations
+from tests.chaos.retrying_client import (
+    ATTEMPT_SECONDS,
+    NoDefiniteResponse,
+    RetryingClient,
+    Send,
+    recording_failure,
+)
 from tests.support.agents.rest_clients import Client, open_link
 
 SIZES = (0, 1, 4_096, 50_000, 300_000, 2_000_000, 6_000_000)
@@ -32,15 +38,15 @@ class FileClient:
         agent: Client,
         owner: Client,
         operations: Operations,
-        patience: Patience,
-        oracle: Oracle,
+        retrying_client: RetryingClient,
+        observations: Observations,
     ) -> None:
         self._random = chance
         self._agent = agent
         self._owner = owner
         self._operations = operations
-        self._patience = patience
-        self._oracle = oracle
+        self._retrying_client = retrying_client
+        self._observations = observations
         self._pool = ThreadPoolExecutor(1)
         self.files: list[StoredFile] = []
         self.ended: list[StoredFile] = []
@@ -58,7 +64,7 @@ class FileClient:
         )
         weights = (6, 4, 1, 3, 2, 3, 8)
         try:
-            with reported(self._oracle, "a client"):
+            with recording_failure(self._observations, "a client"):
                 while not over.is_set():
                     self._random.choices(actions, weights)[0]()
                     self._put_away_ended()
@@ -70,8 +76,8 @@ class FileClient:
         try:
             for file in self.files + self.ended:
                 self._verify(file)
-        except NeverAnswered as error:
-            self._oracle.violate(str(error))
+        except NoDefiniteResponse as error:
+            self._observations.violate(str(error))
 
     def _upload(self) -> None:
         if len(self.files) >= FILES_KEPT:
@@ -84,7 +90,9 @@ class FileClient:
         def send(front: str) -> requests.Response:
             return self._agent.upload(content, operation=operation, via=front, **query)
 
-        answers = self._perhaps_twice(send) if deadline is None else [self._patience.ask("upload", send)]
+        answers = (
+            self._perhaps_twice(send) if deadline is None else [self._retrying_client.ask("upload", send)]
+        )
         if deadline is not None and answers[0].status_code == 422 and time.time() > deadline:
             return self._operations.refuse(operation)
         version = self._accept("upload", operation, content, answers, statuses=(200, 201, 202))
@@ -110,10 +118,10 @@ class FileClient:
             return
         contents, operations = [self._content(), self._content()], [self._operation(), self._operation()]
         second = self._pool.submit(
-            self._patience.ask, "replace", self._replacement(file, contents[1], operations[1])
+            self._retrying_client.ask, "replace", self._replacement(file, contents[1], operations[1])
         )
         answers = [
-            self._patience.ask("replace", self._replacement(file, contents[0], operations[0])),
+            self._retrying_client.ask("replace", self._replacement(file, contents[0], operations[0])),
             second.result(),
         ]
         won = [number for number, answer in enumerate(answers) if answer.status_code == 200]
@@ -144,7 +152,7 @@ class FileClient:
             )
         if answers[0].status_code == 200:
             file.is_deleted = True
-            self._oracle.acknowledge("delete")
+            self._observations.acknowledge("delete")
             self._operations.acknowledge(operation, file.current.id)
         return None
 
@@ -157,9 +165,11 @@ class FileClient:
         deadline = self._random.choice((None, file.expires_at + 3.0))
         text = None if deadline is None else write_time(deadline)
         before, file.expires_at = file.expires_at, deadline
-        answer = self._patience.ask("renewal", lambda front: self._agent.renew(file.id, text, via=front))
+        answer = self._retrying_client.ask(
+            "renewal", lambda front: self._agent.renew(file.id, text, via=front)
+        )
         if answer.status_code == 200:
-            self._oracle.acknowledge("renewal")
+            self._observations.acknowledge("renewal")
             return
         file.expires_at = before
         self._require(file.has_ended(), f"renewal of {file.id}: {answer.status_code} {answer.text}")
@@ -168,9 +178,11 @@ class FileClient:
         if (file := self._any_file()) is None:
             return
         version = self._random.choice(file.versions)
-        answer = self._patience.ask("grant", lambda front: self._agent.grant(file.id, version.id, via=front))
+        answer = self._retrying_client.ask(
+            "grant", lambda front: self._agent.grant(file.id, version.id, via=front)
+        )
         if answer.status_code == 201:
-            self._oracle.acknowledge("grant")
+            self._observations.acknowledge("grant")
             body = answer.json()
             link = Link(url=body["url"], version=version, expires_at=read_time(body["accessExpiresAt"]))
             file.links = [*file.links[-5:], link]
@@ -190,9 +202,9 @@ class FileClient:
             self._check_version(file, version)
         for link in file.links:
             self._check_link(file, link)
-        metadata = self._patience.ask("read", lambda front: self._agent.read(file.id, via=front))
+        metadata = self._retrying_client.ask("read", lambda front: self._agent.read(file.id, via=front))
         if metadata.status_code != 200:
-            return self._oracle.violate(f"file {file.id} vanished: {metadata.status_code}")
+            return self._observations.violate(f"file {file.id} vanished: {metadata.status_code}")
         body = metadata.json()
         state = "Deleted" if file.is_deleted else "Expired" if file.has_ended() else "Available"
         expected = (state, file.current.id, file.current.revision, file.current.sha256)
@@ -200,13 +212,13 @@ class FileClient:
         return self._require(found == expected, f"file {file.id}: {found} instead of {expected}")
 
     def _check_version(self, file: StoredFile, version: StoredVersion) -> None:
-        answer, asked_at = self._patience.ask_when(
+        answer, asked_at = self._retrying_client.ask_when(
             "read", lambda front: self._agent.download(file.id, version.id, via=front)
         )
         self._check_content(version, answer, was_over=file.has_ended(asked_at), is_over=file.has_ended())
 
     def _check_link(self, file: StoredFile, link: Link) -> None:
-        answer, asked_at = self._patience.ask_when(
+        answer, asked_at = self._retrying_client.ask_when(
             "read", lambda front: open_link(link.url, via=front, timeout_seconds=ATTEMPT_SECONDS)
         )
         was_over = file.has_ended(asked_at) or link.expires_at <= asked_at
@@ -218,12 +230,12 @@ class FileClient:
     ) -> None:
         """Compare a response with the stored content; it may be gone if the file ended before the response."""
         if answer.status_code == 200:
-            self._oracle.count_read("content")
+            self._observations.count_read("content")
             self._require(not was_over, f"version {version.id} was served after its end")
             digest = hashlib.sha256(answer.content).hexdigest()
             self._require(digest == version.sha256, f"version {version.id} came with other bytes")
         else:
-            self._oracle.count_read("gone")
+            self._observations.count_read("gone")
             self._require(answer.status_code == 410 and is_over, f"version {version.id}: {answer.text}")
 
     def _take_replacement(
@@ -247,7 +259,7 @@ class FileClient:
         """Return the one version that all responses to an operation must name, and record the acknowledgement."""
         for answer in answers:
             if answer.status_code not in statuses:
-                self._oracle.violate(f"{kind} {operation}: {answer.status_code} {answer.text}")
+                self._observations.violate(f"{kind} {operation}: {answer.status_code} {answer.text}")
                 return None
         bodies = [answer.json() for answer in answers]
         version = _version_of(bodies[0])
@@ -257,7 +269,7 @@ class FileClient:
         )
         digest = hashlib.sha256(content).hexdigest()
         self._require(version.sha256 == digest, f"{kind} {operation} recorded another digest")
-        self._oracle.acknowledge(kind)
+        self._observations.acknowledge(kind)
         self._operations.acknowledge(operation, version.id)
         return version
 
@@ -268,16 +280,16 @@ class FileClient:
     def _perhaps_twice(self, send: Send) -> list[requests.Response]:
         """Send a request; at random, send it twice concurrently, as an impatient client would."""
         if self._random.random() > 0.2:
-            return [self._patience.ask("write", send)]
-        second = self._pool.submit(self._patience.ask, "write", send)
-        return [self._patience.ask("write", send), second.result()]
+            return [self._retrying_client.ask("write", send)]
+        second = self._pool.submit(self._retrying_client.ask, "write", send)
+        return [self._retrying_client.ask("write", send), second.result()]
 
     def _is_excused(self, file: StoredFile, answer: requests.Response) -> bool:
         return answer.status_code == 410 and file.has_ended()
 
     def _require(self, condition: bool, what: str) -> None:
         if not condition:
-            self._oracle.violate(what)
+            self._observations.violate(what)
 
     def _any_file(self, *, with_ended: bool = False) -> StoredFile | None:
         choice = self.files + (self.ended[-10:] if with_ended else [])

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from uuid import UUID
 
+from tests.chaos.background_work import FILES
 from tests.chaos.files.clients import FileClient
 from tests.chaos.files.records import Operations
 from tests.chaos.installation import Installation
-from tests.chaos.settling import FILES
 from tests.chaos.workload import Person, Workload
 from tests.support.data.inventory import query
 
@@ -32,7 +32,14 @@ class Files(Workload):
         at = self._installation
         agent, owner = at.agent(), at.owner()
         return [
-            FileClient(at.chance(f"files/{number}"), agent, owner, self._operations, at.patience, at.oracle)
+            FileClient(
+                at.chance(f"files/{number}"),
+                agent,
+                owner,
+                self._operations,
+                at.retrying_client,
+                at.observations,
+            )
             for number in range(CLIENTS)
         ]
 

@@ -15,7 +15,7 @@ import requests
 from tests.chaos.installation import Installation
 from tests.chaos.media.attachments import PAGE, Offer, Offers
 from tests.chaos.media.servers import signature
-from tests.chaos.patience import ATTEMPT_SECONDS, NeverAnswered, Send, reported
+from tests.chaos.retrying_client import ATTEMPT_SECONDS, NoDefiniteResponse, Send, recording_failure
 from tests.support.agents.rest_clients import Client
 from tests.support.data.inventory import query
 from tests.support.data.media_sources import MediaSource
@@ -93,8 +93,8 @@ class MediaClient:
         self._offers = Offers(self._random, source)
         self._distribution = Distribution(installation)
         self._stack = installation.stack
-        self._patience = installation.patience
-        self._oracle = installation.oracle
+        self._retrying_client = installation.retrying_client
+        self._observations = installation.observations
         self._owner = owner
         self._pool = ThreadPoolExecutor(1)
         self.pushed: list[Pushed] = []
@@ -111,7 +111,7 @@ class MediaClient:
             self._let_time_pass: 1,
         }
         try:
-            with reported(self._oracle, "a distribution"):
+            with recording_failure(self._observations, "a distribution"):
                 while not over.is_set():
                     self._random.choices(list(actions), list(actions.values()))[0]()
                     time.sleep(BREATH_SECONDS)
@@ -123,8 +123,8 @@ class MediaClient:
         try:
             for pushed in self._random.sample(self.pushed, min(VERIFIED, len(self.pushed))):
                 self._verify(pushed)
-        except NeverAnswered as error:
-            self._oracle.violate(str(error))
+        except NoDefiniteResponse as error:
+            self._observations.violate(str(error))
 
     def _push_one(self) -> None:
         message_id, offer = self._offers.new_id(), self._offers.by_url()
@@ -185,7 +185,7 @@ class MediaClient:
         answers = [self._ask(send), second.result()]
         for answer in answers:
             if answer.status_code != 202:
-                return self._oracle.violate(f"push {message_id}: {answer.status_code} {answer.text}")
+                return self._observations.violate(f"push {message_id}: {answer.status_code} {answer.text}")
         shown = [_imports(answer.json()) for answer in answers]
         for offer, *imports in zip(offers, *shown, strict=True):
             ids = {at["importId"] for at in imports}
@@ -193,7 +193,7 @@ class MediaClient:
             self._require(
                 sum(not at["replayed"] for at in imports) <= 1, f"push {message_id} was first twice"
             )
-            self._oracle.acknowledge("attachment")
+            self._observations.acknowledge("attachment")
             pushed = Pushed(import_id=ids.pop(), message_id=message_id, offer=offer)
             self.pushed.append(pushed)
             if not offer.url:
@@ -204,11 +204,11 @@ class MediaClient:
         """Read an import, and check that a final result never changes."""
         answer = self._ask(lambda front: self._distribution.read(front, pushed.import_id))
         if answer.status_code != 200:
-            self._oracle.violate(f"import {pushed.import_id}: {answer.status_code} {answer.text}")
+            self._observations.violate(f"import {pushed.import_id}: {answer.status_code} {answer.text}")
             return {}
         shown: dict[str, Any] = answer.json()
         failure = pushed.offer.failure
-        self._oracle.count_read(f"import {shown['state']}")
+        self._observations.count_read(f"import {shown['state']}")
         if shown["state"] == "Stored":
             self._require(failure is None, f"import {pushed.import_id} was to fail with {failure}")
             self._require(
@@ -244,11 +244,11 @@ class MediaClient:
         return lambda front: self._distribution.push(front, body, is_signed=is_signed)
 
     def _ask(self, send: Send) -> requests.Response:
-        return self._patience.ask("push", send)
+        return self._retrying_client.ask("push", send)
 
     def _require(self, condition: bool, what: str) -> None:
         if not condition:
-            self._oracle.violate(what)
+            self._observations.violate(what)
 
 
 def _imports(shown: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tests.chaos.listener import Listener
+from tests.chaos.unreliable_endpoint import UnreliableEndpoint
 from tests.support.data.media_sources import Handler, Respond, begin
 
 SLOW_PIECES = 8
@@ -40,19 +40,19 @@ def signature(secret: str, webhook_id: str, timestamp: str, body: bytes) -> str:
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 
 
-class Endpoint(Listener):
+class Endpoint(UnreliableEndpoint):
     """The notification endpoint of a distribution."""
 
     def __init__(self, secret: str, chance: random.Random) -> None:
         super().__init__(chance)
         self._secret = secret
-        self._told: dict[str, bytes] = {}
+        self._accepted: dict[str, bytes] = {}
         self.faults: list[str] = []
 
     def events(self) -> list[dict[str, Any]]:
         """Return every accepted message, one for each id."""
         with self._lock:
-            return [json.loads(body) for body in self._told.values()]
+            return [json.loads(body) for body in self._accepted.values()]
 
     def take(self, path: str, headers: Mapping[str, str], body: bytes) -> None:
         """Verify a message, and record it by its id."""
@@ -61,5 +61,5 @@ class Endpoint(Listener):
         expected = signature(self._secret, webhook_id, timestamp, body)
         if not hmac.compare_digest(headers["webhook-signature"], expected):
             self.faults.append(f"notification {webhook_id} is not signed with our secret")
-        if self._told.setdefault(webhook_id, body) != body:
+        if self._accepted.setdefault(webhook_id, body) != body:
             self.faults.append(f"notification {webhook_id} came again and said something else")

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from tests.chaos.background_work import DELIVERIES, MEDIA
 from tests.chaos.installation import Installation
 from tests.chaos.media.attachments import MAX_MEDIA_BYTES
 from tests.chaos.media.clients import Distribution, MediaClient, Pushed
 from tests.chaos.media.servers import Endpoint
-from tests.chaos.settling import DELIVERIES, MEDIA
 from tests.chaos.workload import Person, Workload
 from tests.support.data.inventory import query
 from tests.support.data.media_sources import MediaSource

@@ -47,7 +47,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class PlannedCall:
     """A call to make; `script` controls its upstream."""
 
     number: int
@@ -82,7 +82,7 @@ _STREAMING = (Manner.STREAMED, Manner.SLOW, Manner.LEFT)
 
 
 @dataclass(kw_only=True)
-class Told:
+class CallResult:
     """What a client received for a call; tokens and text are those of a complete reply."""
 
     verdict: Verdict = Verdict.UNKNOWN
@@ -99,46 +99,46 @@ class Told:
 def make_call(
     front: str,
     credential: str,
-    order: Order,
+    planned_call: PlannedCall,
     *,
     max_wait_seconds: float,
     headers: Mapping[str, str] | None = None,
-) -> Told:
+) -> CallResult:
     """Make a call in its manner. A client that abandons the call does so after `max_wait_seconds`."""
-    told = Told()
+    result = CallResult()
     sent = {"Authorization": f"Bearer {credential}", "Content-Type": "application/json", **(headers or {})}
     try:
-        with _connected(front, order) as connection:
-            path, body = order.request()
+        with _connected(front, planned_call) as connection:
+            path, body = planned_call.request()
             connection.request("POST", path, body, sent)
-            if order.manner is Manner.ABANDONED:
+            if planned_call.manner is Manner.ABANDONED:
                 time.sleep(max_wait_seconds)
             else:
-                _listen(told, connection.getresponse(), order)
+                _listen(result, connection.getresponse(), planned_call)
     except (OSError, http.client.HTTPException):
-        told.verdict = Verdict.UNKNOWN  # Ignore earlier statuses: the last one decides.
-    return told
+        result.verdict = Verdict.UNKNOWN  # Ignore earlier statuses: the last one decides.
+    return result
 
 
-def _listen(told: Told, answer: http.client.HTTPResponse, order: Order) -> None:
-    told.status = answer.status
+def _listen(result: CallResult, answer: http.client.HTTPResponse, planned_call: PlannedCall) -> None:
+    result.status = answer.status
     # The proxy sent its own error page, so the web process's response is unknown.
     if answer.headers.get_content_type() == "text/html":
-        told.verdict = Verdict.UNKNOWN
+        result.verdict = Verdict.UNKNOWN
     elif answer.status != http.HTTPStatus.OK:
-        _take_error(told, answer.read(), answer.headers.get("x-should-retry"))
-    elif order.manner is Manner.WHOLE:
-        _take_document(told, json.loads(answer.read()))
+        _take_error(result, answer.read(), answer.headers.get("x-should-retry"))
+    elif planned_call.manner is Manner.WHOLE:
+        _take_document(result, json.loads(answer.read()))
     else:
-        _read_stream(told, answer, order)
+        _read_stream(result, answer, planned_call)
 
 
 @contextlib.contextmanager
-def _connected(front: str, order: Order) -> Iterator[http.client.HTTPConnection]:
+def _connected(front: str, planned_call: PlannedCall) -> Iterator[http.client.HTTPConnection]:
     parts = urlsplit(front)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_SECONDS)
     with contextlib.closing(connection):
-        if order.manner is Manner.SLOW:
+        if planned_call.manner is Manner.SLOW:
             connection.sock = socket.socket()
             connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SLOW_READ_BYTES)
             connection.sock.settimeout(TIMEOUT_SECONDS)
@@ -152,36 +152,36 @@ def _connected(front: str, order: Order) -> Iterator[http.client.HTTPConnection]
             held.close()  # Close now, although the response object still refers to the connection.
 
 
-def _take_error(told: Told, body: bytes, should_retry: str | None) -> None:
-    told.error = json.loads(body)["error"]
-    told.code = told.error["code"]
-    told.verdict = Verdict.FAILED if should_retry == "false" else Verdict.REFUSED
+def _take_error(result: CallResult, body: bytes, should_retry: str | None) -> None:
+    result.error = json.loads(body)["error"]
+    result.code = result.error["code"]
+    result.verdict = Verdict.FAILED if should_retry == "false" else Verdict.REFUSED
 
 
-def _take_document(told: Told, document: dict[str, Any]) -> None:
+def _take_document(result: CallResult, document: dict[str, Any]) -> None:
     is_chat = document["object"] == "chat.completion"
     usage = document["usage"]
-    _take_usage(told, document["id"], usage)
+    _take_usage(result, document["id"], usage)
     if is_chat:
         (choice,) = document["choices"]
-        told.text, is_complete = choice["message"]["content"], choice["finish_reason"] == "stop"
+        result.text, is_complete = choice["message"]["content"], choice["finish_reason"] == "stop"
     else:
         parts = [part for item in document["output"] for part in item.get("content", ())]
-        told.text, is_complete = "".join(part["text"] for part in parts), document["status"] == "completed"
-    told.verdict = Verdict.COMPLETED if is_complete else Verdict.FAILED
+        result.text, is_complete = "".join(part["text"] for part in parts), document["status"] == "completed"
+    result.verdict = Verdict.COMPLETED if is_complete else Verdict.FAILED
 
 
-def _read_stream(told: Told, answer: http.client.HTTPResponse, order: Order) -> None:
+def _read_stream(result: CallResult, answer: http.client.HTTPResponse, planned_call: PlannedCall) -> None:
     is_over = False
-    for event in _events(answer, is_slow=order.manner is Manner.SLOW):
+    for event in _events(answer, is_slow=planned_call.manner is Manner.SLOW):
         is_over = is_over or event is None or _is_terminal(event)
         if event is not None:
-            _take_event(told, event)
-        if order.manner is Manner.LEFT and len(told.text) > order.chunks * len(PIECE) // 2:
-            told.verdict = Verdict.UNKNOWN
+            _take_event(result, event)
+        if planned_call.manner is Manner.LEFT and len(result.text) > planned_call.chunks * len(PIECE) // 2:
+            result.verdict = Verdict.UNKNOWN
             return
     if not is_over:
-        told.faults.append("a stream just ended, without an error and without its end")
+        result.faults.append("a stream just ended, without an error and without its end")
 
 
 def _events(answer: http.client.HTTPResponse, *, is_slow: bool) -> Iterator[dict[str, Any] | None]:
@@ -201,28 +201,28 @@ def _is_terminal(event: dict[str, Any]) -> bool:
     return event.get("type") in _TERMINAL_TYPES
 
 
-def _take_event(told: Told, event: dict[str, Any]) -> None:
+def _take_event(result: CallResult, event: dict[str, Any]) -> None:
     if event.get("object") == "chat.completion.chunk":
-        _take_chunk(told, event)
+        _take_chunk(result, event)
     elif event.get("type") == "response.output_text.delta":
-        told.text += event["delta"]
+        result.text += event["delta"]
     elif event.get("type") == "response.completed":
-        _take_usage(told, event["response"]["id"], event["response"]["usage"])
-        told.verdict = Verdict.COMPLETED
+        _take_usage(result, event["response"]["id"], event["response"]["usage"])
+        result.verdict = Verdict.COMPLETED
     elif "error" in event or event.get("type") in _TERMINAL_TYPES:
-        told.verdict = Verdict.FAILED
+        result.verdict = Verdict.FAILED
 
 
-def _take_chunk(told: Told, chunk: dict[str, Any]) -> None:
+def _take_chunk(result: CallResult, chunk: dict[str, Any]) -> None:
     if chunk.get("usage"):
-        _take_usage(told, chunk["id"], chunk["usage"])
+        _take_usage(result, chunk["id"], chunk["usage"])
     for choice in chunk["choices"]:
-        told.text += choice["delta"].get("content") or ""
+        result.text += choice["delta"].get("content") or ""
         if choice["finish_reason"] == "stop":
-            told.verdict = Verdict.COMPLETED
+            result.verdict = Verdict.COMPLETED
 
 
-def _take_usage(told: Told, answer_id: str, usage: dict[str, int]) -> None:
-    told.invocation_id = str(UUID(answer_id.removeprefix("chatcmpl-").removeprefix("resp_")))
-    told.prompt_tokens = usage.get("prompt_tokens", usage.get("input_tokens"))
-    told.completion_tokens = usage.get("completion_tokens", usage.get("output_tokens"))
+def _take_usage(result: CallResult, answer_id: str, usage: dict[str, int]) -> None:
+    result.invocation_id = str(UUID(answer_id.removeprefix("chatcmpl-").removeprefix("resp_")))
+    result.prompt_tokens = usage.get("prompt_tokens", usage.get("input_tokens"))
+    result.completion_tokens = usage.get("completion_tokens", usage.get("output_tokens"))

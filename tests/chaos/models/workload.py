@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 from shared.identity.access.roles import Role
+from tests.chaos.background_work import CREDITS
 from tests.chaos.installation import Installation
-from tests.chaos.models.books import Books
 from tests.chaos.models.catalog import offer
 from tests.chaos.models.clients import CallLog, ModelClient, Payer
-from tests.chaos.settling import CREDITS
+from tests.chaos.models.reconciliation import Reconciliation
 from tests.chaos.workload import Person, Workload
 from tests.support.models.catalog_text import FAKE, FAKE_RESPONSES, model_text
 from tests.support.models.upstreams import FakeUpstream
@@ -59,15 +59,15 @@ class Models(Workload):
                 payers[number % len(payers)],
                 at.fronts,
                 self._log,
-                at.patience,
-                at.oracle,
+                at.retrying_client,
+                at.observations,
             )
             for number in range(CLIENTS)
         ]
 
     def compare(self) -> Iterator[str]:
         at = self._installation
-        books = Books(
+        books = Reconciliation(
             at.stack, self._log.calls, self._upstream.served, family="fake/", loses_reports=at.loses_links
         )
         yield from books.compare(self._log.topped_up)

@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.chaos.neighbours.comparing import Compared, compare, recovers
-from tests.chaos.neighbours.measuring import find_delay, find_failures
+from tests.chaos.neighbours.comparison import Comparison, compare, recovers
+from tests.chaos.neighbours.measurement import find_delay, find_failures
 from tests.chaos.neighbours.stage import open_stage
 from tests.chaos.neighbours.trials import TRIALS, Scene, Trial
 from tests.support.processes.stack import Servers
@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--only", choices=TRIALS, nargs="+", help="some pools, instead of all")
     parser.add_argument("--unfair", action="store_true", help="switch the shares of pools off")
     parser.add_argument(
-        "--patience", type=float, default=60.0, help="how long an honest request waits, in seconds"
+        "--timeout-seconds", type=float, default=60.0, help="how long an honest request waits, in seconds"
     )
     options = parser.parse_args()
     began = time.monotonic()
@@ -42,7 +42,7 @@ def main() -> int:
                 Path(directory) / "stack",
                 servers,
                 is_fair=not options.unfair,
-                max_wait_seconds=options.patience,
+                max_wait_seconds=options.retrying_client,
             )
             with stage as scene:
                 for name in options.only or TRIALS:
@@ -71,7 +71,7 @@ def _run(name: str, trial: Trial, scene: Scene, seconds: float) -> int:
     return len(violations)
 
 
-def _shown(compared: Compared) -> str:
+def _shown(compared: Comparison) -> str:
     alone, beside = (
         f"p50 {each.p50 * 1000:.0f}, p99 {each.p99 * 1000:.0f} ms ({len(each.seconds)})"
         for each in (compared.quiet, compared.beside)

@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 
 from tests.chaos.installation import set_up
-from tests.chaos.kept import READY
 from tests.chaos.neighbours.endpoints import PostedUpdates, SilentEndpoint
 from tests.chaos.neighbours.tenants import give_agent, make_tenant
 from tests.chaos.neighbours.trials import Scene
-from tests.chaos.oracle import Oracle
+from tests.chaos.observations import Observations
+from tests.chaos.supervised_process import READY
 from tests.support.data.media_sources import MediaSource
 from tests.support.models.catalog_text import FAKE, model_text
 from tests.support.models.upstreams import FakeUpstream
@@ -65,7 +65,7 @@ def open_stage(
         stack.environment["MODELS_CONFIG"] = str(catalog)
         fronts = _fronts(stack)
         ports = [front.port for front in fronts if front.port is not None]
-        installation = set_up(stack, [front.url for front in fronts], Oracle(), seed=0)
+        installation = set_up(stack, [front.url for front in fronts], Observations(), seed=0)
         closing.callback(installation.database.dispose)
         _start(stack, fronts)
         make = partial(make_tenant, installation, fronts[0].url, max_wait_seconds=max_wait_seconds)

@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.chaos.agents.clients import AgentClient, Talk
+from tests.chaos.background_work import AGENTS
 from tests.chaos.installation import Installation
-from tests.chaos.oracle import Oracle
-from tests.chaos.patience import reported
-from tests.chaos.settling import AGENTS
+from tests.chaos.observations import Observations
+from tests.chaos.retrying_client import recording_failure
 from tests.chaos.workload import Person, Workload
 from tests.support.agents.a2a_sdk_process import GenuineAgent
 from tests.support.data.inventory import query
@@ -61,7 +61,7 @@ class RemoteAgents(Workload):
         wait_until(lambda: owner.request("GET", path).json()["binding"], "the agent's card", seconds=60)
         paths = {REMOTE: f"/agents/{self._deployment_id}"}
         self._counters = [Counting(at, number, paths, owner, "") for number in range(CLIENTS)]
-        return [*self._counters, Killer(self._agent, at.chance("remote agent"), at.oracle)]
+        return [*self._counters, Killer(self._agent, at.chance("remote agent"), at.observations)]
 
     def compare(self) -> Iterator[str]:
         logs: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -76,7 +76,7 @@ class Counting(AgentClient):
 
     def run_until(self, over: threading.Event) -> None:
         """Start one task after another, and follow each stream to its end."""
-        with reported(self._oracle, "a client of a remote agent"):
+        with recording_failure(self._observations, "a client of a remote agent"):
             while not over.is_set():
                 self._have_count()
 
@@ -89,17 +89,17 @@ class Counting(AgentClient):
     def _verify(self, talk: Talk) -> None:
         task = self._read(talk)
         told = "".join(part["text"] for part in task.get("artifacts", [{"parts": []}])[0]["parts"])
-        self._oracle.count_read(f"count {task['status']['state']}")
+        self._observations.count_read(f"count {task['status']['state']}")
         self._require(told == counted(talk), f"remote task {talk.task_id} counts {told!r}")
 
 
 class Killer:
     """Kills the agent now and then, and restarts it."""
 
-    def __init__(self, agent: GenuineAgent, chance: random.Random, oracle: Oracle) -> None:
+    def __init__(self, agent: GenuineAgent, chance: random.Random, observations: Observations) -> None:
         self._agent = agent
         self._random = chance
-        self._oracle = oracle
+        self._observations = observations
 
     def run_until(self, over: threading.Event) -> None:
         """Kill and restart until the run is over; then leave the agent running."""
@@ -111,9 +111,9 @@ class Killer:
             try:
                 self._agent.start()
             except TookTooLong as error:
-                self._oracle.violate(str(error))
+                self._observations.violate(str(error))
             alive_seconds = (time.monotonic() - started_at) * ALIVE_PART
-            self._oracle.acknowledge("death of the remote agent")
+            self._observations.acknowledge("death of the remote agent")
 
     def verify(self) -> None:
         """Do nothing: this thread remembers nothing."""

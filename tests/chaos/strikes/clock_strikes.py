@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.chaos.kept import Kept
 from tests.chaos.strikes.base import Chance, Strikes
+from tests.chaos.supervised_process import SupervisedProcess
 from tests.support.processes.wrong_clock import VARIABLE, WrongClock
 
 APART_SECONDS = 30
@@ -19,8 +19,8 @@ class ClockStrikes(Strikes):
 
     pause_seconds = (1.0, 4.0)
 
-    def __init__(self, kept: Sequence[Kept], directory: Path, chance: Chance) -> None:
-        self._kept = kept
+    def __init__(self, supervised: Sequence[SupervisedProcess], directory: Path, chance: Chance) -> None:
+        self._supervised = supervised
         self._directory = directory
         self._chance = chance
         self._numbers = itertools.count()
@@ -35,7 +35,7 @@ class ClockStrikes(Strikes):
 
     def strike(self) -> None:
         """Change the clocks of some running processes, each by another amount."""
-        running = [kept.service for kept in self._kept if kept.service.is_running]
+        running = [supervised.service for supervised in self._supervised if supervised.service.is_running]
         paths = [service.settings[VARIABLE] for service in running if VARIABLE in service.settings]
         count = self._chance.random.randint(0, len(paths))
         for path in self._chance.random.sample(paths, count):

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import psutil
 
-from tests.chaos.kept import Kept
-from tests.chaos.settling import Settling
+from tests.chaos.background_work import BackgroundWork
 from tests.chaos.strikes.base import NAP_SECONDS, Chance, Strikes
+from tests.chaos.supervised_process import SupervisedProcess
 
 GRACE_SECONDS = 2.0
 """What a process is left alone for once it works, or a busy machine would see nothing but starts."""
@@ -23,9 +23,11 @@ class ProcessStrikes(Strikes):
 
     pause_seconds = (0.1, 1.0)
 
-    def __init__(self, kept: Sequence[Kept], settling: Settling, chance: Chance) -> None:
-        self._kept = kept
-        self._settling = settling
+    def __init__(
+        self, supervised: Sequence[SupervisedProcess], background_work: BackgroundWork, chance: Chance
+    ) -> None:
+        self._supervised = supervised
+        self._background_work = background_work
         self._chance = chance
 
     def arm(self, points: Sequence[str]) -> dict[str, str]:
@@ -48,48 +50,48 @@ class ProcessStrikes(Strikes):
     def tend(self) -> None:
         """Resume processes whose pause is over."""
         now = time.monotonic()
-        for kept in self._kept:
-            if kept.asleep_until is not None and now >= kept.asleep_until:
-                kept.asleep_until = None
-                if kept.service.is_running:
-                    kept.service.send_signal(signal.SIGCONT)
+        for supervised in self._supervised:
+            if supervised.asleep_until is not None and now >= supervised.asleep_until:
+                supervised.asleep_until = None
+                if supervised.service.is_running:
+                    supervised.service.send_signal(signal.SIGCONT)
 
     def mend(self) -> None:
         """Forget the paused processes: all processes restart."""
 
     def _kill_service(self) -> None:
-        if (kept := self._choose()) is not None:
-            self._chance.done[kept.kind] += 1
-            kept.service.kill()
+        if (supervised := self._choose()) is not None:
+            self._chance.done[supervised.kind] += 1
+            supervised.service.kill()
 
     def _terminate(self) -> None:
-        if (kept := self._choose()) is not None:
-            self._chance.done[f"{kept.kind} asked to stop"] += 1
-            kept.service.send_signal(signal.SIGTERM)
+        if (supervised := self._choose()) is not None:
+            self._chance.done[f"{supervised.kind} asked to stop"] += 1
+            supervised.service.send_signal(signal.SIGTERM)
 
     def _kill_front_child(self) -> None:
-        if (kept := self._choose(only="web")) is not None:
-            for child in psutil.Process(kept.service.pid).children():
+        if (supervised := self._choose(only="web")) is not None:
+            for child in psutil.Process(supervised.service.pid).children():
                 child.kill()
                 self._chance.done["web child"] += 1
 
     def _put_to_sleep(self) -> None:
         """Pause a process with SIGSTOP: when it resumes, other processes have its leases and locks."""
-        if (kept := self._choose()) is not None and kept.kind != "web":
-            self._chance.done[f"{kept.kind} put to sleep"] += 1
-            kept.service.send_signal(signal.SIGSTOP)
-            kept.asleep_until = time.monotonic() + self._chance.random.uniform(*NAP_SECONDS)
+        if (supervised := self._choose()) is not None and supervised.kind != "web":
+            self._chance.done[f"{supervised.kind} put to sleep"] += 1
+            supervised.service.send_signal(signal.SIGSTOP)
+            supervised.asleep_until = time.monotonic() + self._chance.random.uniform(*NAP_SECONDS)
 
     def _end_leases(self) -> None:
         self._chance.done["leases ended"] += 1
-        self._settling.expire_leases()
+        self._background_work.expire_leases()
 
-    def _choose(self, only: str | None = None) -> Kept | None:
+    def _choose(self, only: str | None = None) -> SupervisedProcess | None:
         """Return one of the processes that have had time to begin their work, or None."""
         now = time.monotonic()
         ripe = [
             at
-            for at in self._kept
+            for at in self._supervised
             if at.service.is_running
             and at.asleep_until is None
             and at.ready_at is not None

@@ -6,25 +6,27 @@ import threading
 from typing import Any
 
 from tests.chaos.installation import Installation
-from tests.chaos.oracle import Oracle
-from tests.chaos.patience import GIVE_UP_SECONDS, Patience
+from tests.chaos.observations import Observations
+from tests.chaos.retrying_client import GIVE_UP_SECONDS, RetryingClient
 from tests.support.agents.rest_clients import Client
 
 TIMEOUT_SECONDS = 0.5
 
 
 def test_request_without_response_is_repeated() -> None:
-    oracle = Oracle()
+    observations = Observations()
     with socket.create_server(("127.0.0.1", 0)) as server:
         front = f"http://127.0.0.1:{server.getsockname()[1]}"
         client = Client(front, "token", timeout_seconds=TIMEOUT_SECONDS)
         answering = threading.Thread(target=answer_all_but_the_first, args=(server,))
         answering.start()
-        answer = Patience([front], oracle).ask("read", lambda front: client.read("file", via=front))
+        answer = RetryingClient([front], observations).ask(
+            "read", lambda front: client.read("file", via=front)
+        )
         server.shutdown(socket.SHUT_RDWR)
         answering.join()
     assert answer.status_code == 204
-    assert oracle.retries["ReadTimeout"] >= 1
+    assert observations.retries["ReadTimeout"] >= 1
 
 
 def test_client_timeout_outlasts_several_lost_responses() -> None:
@@ -35,7 +37,7 @@ def test_client_timeout_outlasts_several_lost_responses() -> None:
         credentials={"ownerApiKey": "key"},
         database=nothing,
         identity=nothing,
-        oracle=Oracle(),
+        observations=Observations(),
         seed=1,
     )
     assert 3 * installation.owner().timeout_seconds < GIVE_UP_SECONDS

@@ -13,7 +13,7 @@ ALLOWED_SECONDS = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class Measurement:
     """Latencies in seconds of the successful requests, and the errors of the others."""
 
     seconds: Sequence[float]
@@ -34,7 +34,7 @@ class Measured:
         return ordered[math.ceil(part * len(ordered)) - 1] if ordered else math.inf
 
 
-def measure(ask: Callable[[], None], seconds: float) -> Measured:
+def measure(ask: Callable[[], None], seconds: float) -> Measurement:
     """Send requests for a number of seconds, from a few concurrent clients; each sends at least one."""
     durations: list[float] = []
     failures: list[str] = []
@@ -60,16 +60,16 @@ def measure(ask: Callable[[], None], seconds: float) -> Measured:
         thread.join(seconds + 120)
         if thread.is_alive():
             failures.append("an honest request did not end within two minutes")
-    return Measured(seconds=durations, failures=failures)
+    return Measurement(seconds=durations, failures=failures)
 
 
-def find_failures(quiet: Measured, beside: Measured) -> list[str]:
+def find_failures(quiet: Measurement, beside: Measurement) -> list[str]:
     """Return which honest requests failed."""
     failures = [f"failed when alone: {failure}" for failure in quiet.failures[:3]]
     return failures + [f"{len(beside.failures)} failed, as: {failure}" for failure in beside.failures[:1]]
 
 
-def find_delay(quiet: Measured, beside: Measured) -> list[str]:
+def find_delay(quiet: Measurement, beside: Measurement) -> list[str]:
     """Return whether honest requests took longer than permitted beside a crowd."""
     allowed = allowed_seconds(quiet)
     if beside.p99 <= allowed:
@@ -77,6 +77,6 @@ def find_delay(quiet: Measured, beside: Measured) -> list[str]:
     return [f"p99 {beside.p99 * 1000:.0f} ms, {allowed * 1000:.0f} ms are allowed"]
 
 
-def allowed_seconds(quiet: Measured) -> float:
+def allowed_seconds(quiet: Measurement) -> float:
     """Return the p99 that is permitted beside a crowd."""
     return ALLOWED_FACTOR * quiet.p99 + ALLOWED_SECONDS

@@ -14,58 +14,63 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.messaging.broker import KEY_PREFIX, Broker
 from shared.messaging.publisher import create_celery, send_kind
 from shared.messaging.queues import MODELS, MODELS_ASIDE, RETENTION, UPLOADS
-from tests.chaos.strikes import taps
+from tests.chaos.strikes import interceptors
 from tests.chaos.strikes.base import Chance
+from tests.chaos.strikes.interceptors import (
+    BrokerUnavailable,
+    Interceptor,
+    RabbitMQInterceptor,
+    ValkeyInterceptor,
+)
 from tests.chaos.strikes.message_strikes import MessageStrikes
-from tests.chaos.strikes.taps import BrokerAway, RabbitTap, Tap, ValkeyTap
 from tests.support.processes.stack import wait_until
 from tests.support.servers.rabbitmq import RabbitMQ
 
 NOWHERE = "127.0.0.1:9/0"
 
 
-def over_valkey(request: pytest.FixtureRequest) -> tuple[str, Tap]:
+def over_valkey(request: pytest.FixtureRequest) -> tuple[str, Interceptor]:
     server: EmbeddedValkey = request.getfixturevalue("valkey_server")
     url = server.url.rpartition("/")[0] + "/63"
     with redis.Redis.from_url(url) as client:
         client.flushdb()
-    return url, ValkeyTap(url, Random(1))
+    return url, ValkeyInterceptor(url, Random(1))
 
 
-def over_rabbitmq(request: pytest.FixtureRequest) -> tuple[str, Tap]:
+def over_rabbitmq(request: pytest.FixtureRequest) -> tuple[str, Interceptor]:
     node: RabbitMQ = request.getfixturevalue("rabbitmq")
     url = node.new_installation_url()
-    return url, RabbitTap(url, Random(1))
+    return url, RabbitMQInterceptor(url, Random(1))
 
 
 @pytest.fixture(params=[over_valkey, over_rabbitmq])
-def opened(request: pytest.FixtureRequest) -> Iterator[tuple[str, Tap]]:
-    url, tap = request.param(request)
-    with closing(tap):
-        yield url, tap
+def opened(request: pytest.FixtureRequest) -> Iterator[tuple[str, Interceptor]]:
+    url, interceptor = request.param(request)
+    with closing(interceptor):
+        yield url, interceptor
 
 
-def test_message_put_several_times_returns_unchanged_each_time(opened: tuple[str, Tap]) -> None:
-    url, tap = opened
+def test_message_put_several_times_returns_unchanged_each_time(opened: tuple[str, Interceptor]) -> None:
+    url, interceptor = opened
     send(url, UPLOADS)
-    taken = tap.take()
+    taken = interceptor.take()
     assert taken is not None
-    assert tap.take() is None
-    tap.put(taken)
-    tap.put(taken)
-    again = [tap.take(), tap.take(), tap.take()]
+    assert interceptor.take() is None
+    interceptor.put(taken)
+    interceptor.put(taken)
+    again = [interceptor.take(), interceptor.take(), interceptor.take()]
     assert [each and (each.queue, body_of(each.content)) for each in again] == [
         *[(taken.queue, body_of(taken.content))] * 2,
         None,
     ]
 
 
-def test_held_messages_return_to_their_own_queues_when_strikes_end(opened: tuple[str, Tap]) -> None:
-    url, tap = opened
+def test_held_messages_return_to_their_own_queues_when_strikes_end(opened: tuple[str, Interceptor]) -> None:
+    url, interceptor = opened
     for queue in (UPLOADS, RETENTION, MODELS[0]):
         send(url, queue)
     chance = Chance(1)
-    strikes = MessageStrikes([tap], chance)
+    strikes = MessageStrikes([interceptor], chance)
     while chance.done.total() < 3:
         strikes.strike()
     strikes.mend()
@@ -80,8 +85,8 @@ def test_deferred_model_calls_can_be_taken(valkey_server: EmbeddedValkey) -> Non
     with redis.Redis.from_url(url) as client:
         client.flushdb()
         client.lpush(key, "call")
-    with closing(ValkeyTap(url, Random(1), is_for_calls=True)) as tap:
-        taken = tap.take()
+    with closing(ValkeyInterceptor(url, Random(1), is_for_calls=True)) as interceptor:
+        taken = interceptor.take()
     assert taken is not None
     assert (taken.queue, taken.content) == (key, b"call")
 
@@ -90,13 +95,16 @@ def test_tap_takes_a_message_before_idle_workers(
     valkey_server: EmbeddedValkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An idle worker waits already; the tap still receives the next message, and the worker the one after it."""
-    monkeypatch.setattr(taps, "TAKE_SECONDS", 20.0)
-    monkeypatch.setattr(taps, "SOCKET_SECONDS", 30.0)
+    monkeypatch.setattr(interceptors, "TAKE_SECONDS", 20.0)
+    monkeypatch.setattr(interceptors, "SOCKET_SECONDS", 30.0)
     url = valkey_server.url.rpartition("/")[0] + "/61"
     key = KEY_PREFIX + MODELS[0]
     given: list[Any] = []
     sent_away = threading.Event()
-    with redis.Redis.from_url(url) as client, closing(ValkeyTap(url, Random(1), is_for_calls=True)) as tap:
+    with (
+        redis.Redis.from_url(url) as client,
+        closing(ValkeyInterceptor(url, Random(1), is_for_calls=True)) as interceptor,
+    ):
         client.flushdb()
 
         def work() -> None:
@@ -115,7 +123,7 @@ def test_tap_takes_a_message_before_idle_workers(
             working = pool.submit(work)
             wait_until(lambda: waiting_names(client) == [""], "a worker waits")
             putting = pool.submit(put_two_once_all_wait)
-            taken = tap.take()
+            taken = interceptor.take()
             putting.result()
             client.lpush(key, "third")
             working.result()
@@ -125,11 +133,12 @@ def test_tap_takes_a_message_before_idle_workers(
 
 
 @pytest.mark.parametrize(
-    "tap", [ValkeyTap(f"redis://{NOWHERE}", Random(1)), RabbitTap(f"amqp://{NOWHERE}", Random(1))]
+    "tap",
+    [ValkeyInterceptor(f"redis://{NOWHERE}", Random(1)), RabbitMQInterceptor(f"amqp://{NOWHERE}", Random(1))],
 )
-def test_unavailable_broker_raises_broker_away(tap: Tap) -> None:
-    with closing(tap), pytest.raises(BrokerAway):
-        tap.take()
+def test_unavailable_broker_raises_broker_away(interceptor: Interceptor) -> None:
+    with closing(interceptor), pytest.raises(BrokerUnavailable):
+        interceptor.take()
 
 
 def waiting_names(client: redis.Redis) -> list[str]:

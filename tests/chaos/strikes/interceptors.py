@@ -25,35 +25,35 @@ SOCKET_SECONDS = 2.0
 _NAME = "tap"
 
 
-class BrokerAway(Exception):
+class BrokerUnavailable(Exception):
     """The broker accepts no connections or commands now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class InterceptedMessage:
     """A message that is in no queue now."""
 
     queue: str
     content: Any
 
 
-class Tap(Protocol):
+class Interceptor(Protocol):
     """Access to the pending messages of a broker."""
 
-    carried: str
+    message_kind: str
     """What its messages are called."""
 
-    def take(self) -> Taken | None:
+    def take(self) -> InterceptedMessage | None:
         """Remove and return a message of any queue if one is pending or arrives soon. Raises BrokerAway."""
 
-    def put(self, taken: Taken) -> None:
+    def put(self, taken: InterceptedMessage) -> None:
         """Put a message at the end of its queue that is read next; a repeated call puts a copy. Raises BrokerAway."""
 
     def close(self) -> None:
         """Close the connections."""
 
 
-class ValkeyTap(Tap):
+class ValkeyInterceptor(Interceptor):
     """The lists of a Valkey: all queues, or those of model calls alone.
 
     Valkey delivers a message to the client that has waited longest, which is an idle worker. This class therefore
@@ -69,19 +69,19 @@ class ValkeyTap(Tap):
             client_name=_NAME,
         )
         self._random = chance
-        self.carried = "call" if is_for_calls else "message"
+        self.message_kind = "call" if is_for_calls else "message"
         self._keys = [KEY_PREFIX + queue for queue in (MODELS if is_for_calls else QUEUES)]
 
-    def take(self) -> Taken | None:
-        with _told(redis.RedisError):
+    def take(self) -> InterceptedMessage | None:
+        with _translating_errors(redis.RedisError):
             aside = [key.decode() for key in self._client.scan_iter(match=f"{KEY_PREFIX}{MODELS_ASIDE}*")]
             keys = [*self._keys, *aside]
             self._random.shuffle(keys)  # BLMPOP takes from the first of these keys that has a message.
             found = self._wait(keys)
-        return None if found is None else Taken(queue=found[0].decode(), content=found[1])
+        return None if found is None else InterceptedMessage(queue=found[0].decode(), content=found[1])
 
-    def put(self, taken: Taken) -> None:
-        with _told(redis.RedisError):
+    def put(self, taken: InterceptedMessage) -> None:
+        with _translating_errors(redis.RedisError):
             self._client.rpush(taken.queue, taken.content)
 
     def close(self) -> None:
@@ -91,7 +91,7 @@ class ValkeyTap(Tap):
         connection: Any = self._client.connection_pool.get_connection()
         try:
             connection.send_command("BRPOP", *keys, TAKE_SECONDS)
-            self._send_away_who_waits()
+            self._unblock_waiting_workers()
             found: tuple[bytes, bytes] | None = connection.read_response()
         except BaseException:
             connection.disconnect()
@@ -100,31 +100,31 @@ class ValkeyTap(Tap):
             self._client.connection_pool.release(connection)
         return found
 
-    def _send_away_who_waits(self) -> None:
+    def _unblock_waiting_workers(self) -> None:
         clients: Any = self._client.client_list()
         for each in clients:
             if each["cmd"] == "brpop" and each["name"] != _NAME:
                 self._client.client_unblock(each["id"])
 
 
-class RabbitTap(Tap):
+class RabbitMQInterceptor(Interceptor):
     """The queues of a RabbitMQ."""
 
-    carried = "message"
+    message_kind = "message"
 
     def __init__(self, url: str, chance: random.Random) -> None:
         self._url = url
         self._random = chance
         self._connection: Connection | None = None
 
-    def take(self) -> Taken | None:
+    def take(self) -> InterceptedMessage | None:
         with self._asked() as channel:
             for queue in self._random.sample(QUEUES, len(QUEUES)):
                 if (found := channel.basic_get(queue, no_ack=True)) is not None:
-                    return Taken(queue=queue, content=found)
+                    return InterceptedMessage(queue=queue, content=found)
         return None
 
-    def put(self, taken: Taken) -> None:
+    def put(self, taken: InterceptedMessage) -> None:
         with self._asked() as channel:
             channel.basic_publish(taken.content, exchange=EXCHANGE.name, routing_key=taken.queue)
 
@@ -136,7 +136,7 @@ class RabbitTap(Tap):
     @contextlib.contextmanager
     def _asked(self) -> Any:
         try:
-            with _told(OperationalError, OSError, *amqp_transport.Transport.connection_errors):
+            with _translating_errors(OperationalError, OSError, *amqp_transport.Transport.connection_errors):
                 if self._connection is None:
                     self._connection = Connection(
                         self._url,
@@ -149,14 +149,14 @@ class RabbitTap(Tap):
                     )
                     self._connection.ensure_connection(max_retries=1, interval_start=0)
                 yield self._connection.default_channel
-        except BrokerAway:
+        except BrokerUnavailable:
             self.close()
             raise
 
 
 @contextlib.contextmanager
-def _told(*kinds: type[Exception]) -> Any:
+def _translating_errors(*kinds: type[Exception]) -> Any:
     try:
         yield
     except kinds as error:
-        raise BrokerAway(str(error)) from error
+        raise BrokerUnavailable(str(error)) from error

@@ -4,11 +4,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from tests.chaos.account import Account
+from tests.chaos.background_work import CREDITS, FILES, BackgroundWork
 from tests.chaos.installation import Installation
-from tests.chaos.ledger import find_ledger_faults
-from tests.chaos.patience import GIVE_UP_SECONDS
-from tests.chaos.settling import CREDITS, FILES, Settling
+from tests.chaos.ledger_check import find_ledger_faults
+from tests.chaos.retrying_client import GIVE_UP_SECONDS
+from tests.chaos.run_report import RunReport
 from tests.chaos.workload import Person, Workload
 from tests.support.processes.stack import Stack, TookTooLong
 
@@ -16,10 +16,10 @@ FINISH_SECONDS = 2 * GIVE_UP_SECONDS
 SETTLE_SECONDS = 60.0
 
 
-def settling_of(stack: Stack, workloads: Sequence[type[Workload]]) -> Settling:
+def background_work_of(stack: Stack, workloads: Sequence[type[Workload]]) -> BackgroundWork:
     """Return the pending background work of these workloads."""
     waiting = [FILES, CREDITS, *(each for work in workloads for each in work.waiting)]
-    return Settling(stack, list(dict.fromkeys(waiting)))
+    return BackgroundWork(stack, list(dict.fromkeys(waiting)))
 
 
 class Crowd:
@@ -29,13 +29,13 @@ class Crowd:
         self,
         installation: Installation,
         workloads: Sequence[Workload],
-        settling: Settling,
-        account: Account,
+        background_work: BackgroundWork,
+        run_report: RunReport,
     ) -> None:
         self._installation = installation
         self._workloads = workloads
-        self._settling = settling
-        self._account = account
+        self._background_work = background_work
+        self._run_report = run_report
         self._over = threading.Event()
         self._people: Sequence[Person] = ()
         self._threads: list[threading.Thread] = []
@@ -57,31 +57,31 @@ class Crowd:
     def finish(self) -> None:
         """Wait until all threads have finished."""
         self._join(self._threads, "finishing its last operation")
-        self._account.note("clients done")
+        self._run_report.note("clients done")
 
     def compare(self, find_faults: Callable[[], Iterable[str]], *, meanwhile: Callable[[], None]) -> None:
         """Finish background work, have every client verify, and compare.
 
         `meanwhile` is called repeatedly and keeps the service running.
         """
-        oracle = self._installation.oracle
+        observations = self._installation.observations
         try:
-            self._settling.settle(seconds=SETTLE_SECONDS, meanwhile=meanwhile)
+            self._background_work.finish(seconds=SETTLE_SECONDS, meanwhile=meanwhile)
         except TookTooLong as error:
-            oracle.violate(str(error))
-        self._account.note("settled")
+            observations.violate(str(error))
+        self._run_report.note("settled")
         threads = [threading.Thread(target=person.verify, daemon=True) for person in self._people]
         for thread in threads:
             thread.start()
         self._join(threads, "verifying")
-        self._account.note("verified")
+        self._run_report.note("verified")
         faults = [fault for work in self._workloads for fault in work.compare()]
         for fault in (*find_faults(), *faults, *find_ledger_faults(self._installation)):
-            oracle.violate(fault)
+            observations.violate(fault)
 
     def _join(self, threads: Sequence[threading.Thread], what: str) -> None:
         give_up_at = time.monotonic() + FINISH_SECONDS
         for thread in threads:
             thread.join(max(0.0, give_up_at - time.monotonic()))
             if thread.is_alive():
-                self._installation.oracle.violate(f"a client is still {what}")
+                self._installation.observations.violate(f"a client is still {what}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.chaos.models.calls import Order, Told, Verdict
+from tests.chaos.models.calls import CallResult, PlannedCall, Verdict
 from tests.support.data.inventory import query
 from tests.support.models.upstreams import Served
 from tests.support.processes.stack import Stack
@@ -75,13 +75,13 @@ class Record:
         return self.is_estimated and self.status == "failed" and self.provider is None
 
 
-class Books:
+class Reconciliation:
     """The three accounts of one run, after all work has ended."""
 
     def __init__(
         self,
         stack: Stack,
-        calls: Sequence[tuple[Order, Told]],
+        calls: Sequence[tuple[PlannedCall, CallResult]],
         served: Sequence[Served],
         *,
         family: str,
@@ -94,7 +94,11 @@ class Books:
         settlement). A call was delivered if the client has read any part of it.
         """
         self._loses_reports = loses_reports
-        self._heard = {order.number for order, told in calls if told.text or told.prompt_tokens is not None}
+        self._heard = {
+            planned_call.number
+            for planned_call, result in calls
+            if result.text or result.prompt_tokens is not None
+        }
         self._stack = stack
         self._calls = calls
         self._family = (f"{family}%",)
@@ -140,24 +144,25 @@ class Books:
         consumed = {
             line.prompt_tokens for lines in self._served.values() for line in lines if has_consumed(line)
         }
-        for order, told in self._calls:
-            if told.verdict is Verdict.REFUSED and order.number in consumed:
-                yield f"call {order.number} was to be tried again ({told.code}), and its upstream worked for it"
-            if told.verdict is Verdict.COMPLETED:
-                yield from self._compare_completed(order, told)
+        for planned_call, result in self._calls:
+            if result.verdict is Verdict.REFUSED and planned_call.number in consumed:
+                number = planned_call.number
+                yield f"call {number} was to be tried again ({result.code}), and its upstream worked for it"
+            if result.verdict is Verdict.COMPLETED:
+                yield from self._compare_completed(planned_call, result)
 
-    def _compare_completed(self, order: Order, told: Told) -> Iterator[str]:
+    def _compare_completed(self, planned_call: PlannedCall, result: CallResult) -> Iterator[str]:
         """Yield a disagreement if a call read to its end is not charged by the numbers in its response."""
-        record = self._records.get(str(told.invocation_id))
-        is_reported = order.script["usage"] != "none"
+        record = self._records.get(str(result.invocation_id))
+        is_reported = planned_call.script["usage"] != "none"
         if record is None:
-            yield f"call {order.number} was answered and never charged"
-        elif record.tokens != (told.prompt_tokens, told.completion_tokens):
-            yield f"call {order.number} was answered as {told} and charged as {record}"
-        elif is_reported and record.tokens != (order.number, order.chunks):
-            yield f"call {order.number} of {order.chunks} pieces was charged as {record}"
+            yield f"call {planned_call.number} was answered and never charged"
+        elif record.tokens != (result.prompt_tokens, result.completion_tokens):
+            yield f"call {planned_call.number} was answered as {result} and charged as {record}"
+        elif is_reported and record.tokens != (planned_call.number, planned_call.chunks):
+            yield f"call {planned_call.number} of {planned_call.chunks} pieces was charged as {record}"
         elif (record.status, record.is_estimated) != ("completed", not is_reported):
-            yield f"call {order.number} was answered, and its record says {record}"
+            yield f"call {planned_call.number} was answered, and its record says {record}"
 
     def _against_the_ledger(self) -> Iterator[str]:
         charges = {

@@ -17,7 +17,7 @@ LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waiting:
+class PendingWork:
     """The pending work of one domain: `left` is a query of it; `ended_leases` and `passed_time` are updates."""
 
     kinds: Sequence[str]
@@ -26,7 +26,7 @@ class Waiting:
     passed_time: str
 
 
-FILES = Waiting(
+FILES = PendingWork(
     kinds=(
         "files.place_staged",
         "files.expire_due",
@@ -40,7 +40,7 @@ FILES = Waiting(
     ended_leases="UPDATE blobs SET lease_until = now() - interval '1 second' WHERE lease_until > now()",
     passed_time="UPDATE blobs SET lease_until = now() - interval '1 second' WHERE lease_until > now()",
 )
-MEDIA = Waiting(
+MEDIA = PendingWork(
     kinds=("media.fetch_due",),
     left="SELECT id, state, attempts, code FROM media_imports WHERE state IN ('Queued', 'Fetching') LIMIT 5",
     ended_leases="UPDATE media_imports SET due_at = now()"
@@ -48,7 +48,7 @@ MEDIA = Waiting(
     passed_time="UPDATE media_imports SET due_at = now() WHERE state = 'Queued' AND due_at > now()"
     " OR state = 'Fetching' AND due_at BETWEEN now() AND now() + interval '50 seconds'",
 )
-CREDITS = Waiting(
+CREDITS = PendingWork(
     kinds=(
         "credits.release_overdue_holds",
         "credits.settle_unresolved",
@@ -62,7 +62,7 @@ CREDITS = Waiting(
     passed_time="UPDATE invocations SET lease_until = now() - interval '25 hours'"
     " WHERE state IN ('held', 'dispatched', 'unresolved') AND lease_until > now() - interval '24 hours'",
 )
-DELIVERIES = Waiting(
+DELIVERIES = PendingWork(
     kinds=("media.notice_expired", "deliveries.send"),
     left="SELECT id, event, state, attempts, last_status, last_code FROM deliveries"
     " WHERE state IN ('Waiting', 'Sending') LIMIT 5",
@@ -71,7 +71,7 @@ DELIVERIES = Waiting(
     passed_time="UPDATE deliveries SET due_at = now() WHERE state = 'Waiting' AND NOT is_held AND due_at > now()"
     " OR state = 'Sending' AND due_at BETWEEN now() AND now() + interval '50 seconds'",
 )
-AGENTS = Waiting(
+AGENTS = PendingWork(
     kinds=("agents.sweep_turns",),
     left="SELECT task_id, state, attempts FROM task_turns WHERE state <> 'done' LIMIT 5",
     ended_leases="UPDATE task_turns SET lease_until = now() WHERE state = 'running' AND random() < 0.3",
@@ -80,10 +80,10 @@ AGENTS = Waiting(
 )
 
 
-class Settling:
+class BackgroundWork:
     """Advances a stack's time for the domains in use."""
 
-    def __init__(self, stack: Stack, domains: Sequence[Waiting]) -> None:
+    def __init__(self, stack: Stack, domains: Sequence[PendingWork]) -> None:
         self._stack = stack
         self._domains = domains
 
@@ -96,7 +96,7 @@ class Settling:
         for domain in self._domains:
             query(self._stack, domain.ended_leases)
 
-    def settle(self, *, seconds: float, meanwhile: Callable[[], None]) -> None:
+    def finish(self, *, seconds: float, meanwhile: Callable[[], None]) -> None:
         """Have the running workers finish all work; raise `TookTooLong` with the pending work."""
         gives_up_at = time.monotonic() + seconds
         while left := self._left():

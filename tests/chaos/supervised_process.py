@@ -12,7 +12,7 @@ MakeService = Callable[..., Service]
 
 
 @dataclass(slots=True)
-class Kept:
+class SupervisedProcess:
     """A process that must run, its factory, and the fault points that it may be armed with."""
 
     kind: str

@@ -7,7 +7,7 @@ from functools import partial
 
 import requests
 
-from tests.chaos.neighbours.measuring import Measured, measure
+from tests.chaos.neighbours.measurement import Measurement, measure
 from tests.chaos.neighbours.trials import Scene, Trial
 
 SETTLING_SECONDS = 2.0
@@ -16,15 +16,15 @@ RECOVERY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class Comparison:
     """The honest requests of one trial, and the crowd's responses by status."""
 
-    quiet: Measured
-    beside: Measured
+    quiet: Measurement
+    beside: Measurement
     answers: Counter[str] = field(default_factory=Counter)
 
 
-def compare(trial: Trial, scene: Scene, seconds: float) -> Compared:
+def compare(trial: Trial, scene: Scene, seconds: float) -> Comparison:
     """Measure the victim alone for half of the seconds, then beside the crowd for all of them."""
     ask = partial(trial.ask, scene)
     quiet = measure(ask, max(1.0, seconds / 2))
@@ -33,7 +33,7 @@ def compare(trial: Trial, scene: Scene, seconds: float) -> Compared:
         beside = measure(ask, seconds)
         answers = crowd.answers if crowd is not None else Counter()
     time.sleep(SETTLING_SECONDS)
-    return Compared(quiet=quiet, beside=beside, answers=answers)
+    return Comparison(quiet=quiet, beside=beside, answers=answers)
 
 
 def recovers(trial: Trial, scene: Scene) -> bool:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import requests
 
-from tests.chaos.oracle import Oracle
+from tests.chaos.observations import Observations
 
 ATTEMPT_SECONDS = 45.0
 """How long a client waits for one answer: where a link is cut nobody says that it was lost."""
@@ -21,27 +21,27 @@ LOST_FOR_GOOD = 5
 Send = Callable[[str], requests.Response]
 
 
-class NeverAnswered(Exception):
+class NoDefiniteResponse(Exception):
     """An operation got no definite response before the client's timeout."""
 
 
 @contextmanager
-def reported(oracle: Oracle, who: str) -> Iterator[None]:
+def recording_failure(observations: Observations, who: str) -> Iterator[None]:
     """Record an error that ends a client within the block as a violation: a failed thread must not pass for success."""
     try:
         yield
-    except NeverAnswered as error:
-        oracle.violate(str(error))
+    except NoDefiniteResponse as error:
+        observations.violate(str(error))
     except Exception as error:  # noqa: BLE001 (an error of any kind is a violation)
-        oracle.violate(f"{who} failed: {error!r}")
+        observations.violate(f"{who} failed: {error!r}")
 
 
-class Patience:
+class RetryingClient:
     """Sends a request to one web process after the other; an invalid response is a violation."""
 
-    def __init__(self, fronts: Sequence[str], oracle: Oracle) -> None:
+    def __init__(self, fronts: Sequence[str], observations: Observations) -> None:
         self._fronts = fronts
-        self._oracle = oracle
+        self._observations = observations
 
     def ask(self, what: str, send: Send) -> requests.Response:
         """Repeat a request until it has a definite response."""
@@ -58,7 +58,7 @@ class Patience:
             if lost == LOST_FOR_GOOD or self._is_definite(what, answer):
                 return answer
             time.sleep(0.1)
-        raise NeverAnswered(f"{what}: no definite answer in {GIVE_UP_SECONDS:.0f} s")
+        raise NoDefiniteResponse(f"{what}: no definite answer in {GIVE_UP_SECONDS:.0f} s")
 
     def ask_once(self, what: str, send: Send, front: str) -> requests.Response | None:
         """Send a request that is not idempotent to one web process. Return None if its result is unknown."""
@@ -80,15 +80,15 @@ class Patience:
         try:
             return send(front)
         except requests.RequestException as error:
-            self._oracle.count_retry(type(error).__name__)
+            self._observations.count_retry(type(error).__name__)
             return None
 
     def _is_definite(self, what: str, answer: requests.Response) -> bool:
         if answer.status_code == 500:
-            self._oracle.violate(f"{what}: {answer.text}")
+            self._observations.violate(f"{what}: {answer.text}")
         elif not _is_transient(answer):
             return True
-        self._oracle.count_retry(str(answer.status_code))
+        self._observations.count_retry(str(answer.status_code))
         return False
 
 

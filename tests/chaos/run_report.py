@@ -5,17 +5,17 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.chaos.oracle import VIOLATIONS_SHOWN, Oracle
+from tests.chaos.observations import VIOLATIONS_SHOWN, Observations
 from tests.support.processes.stack import Stack
 
 SHOWN_CHARACTERS = 2000
 
 
-class Account:
+class RunReport:
     """The report of one run; its clock starts when it is created."""
 
-    def __init__(self, oracle: Oracle) -> None:
-        self._oracle = oracle
+    def __init__(self, observations: Observations) -> None:
+        self._observations = observations
         self._began = time.monotonic()
         self._phases: list[str] = []
 
@@ -25,19 +25,19 @@ class Account:
 
     def report(self, stack: Stack, befallen: Mapping[str, Counter[str]]) -> int:
         """Print the counts, and return the exit status."""
-        oracle = self._oracle
-        print(f"acknowledged: {_counts(oracle.acknowledged)}")
-        print(f"calls: {_counts(oracle.calls)}")
-        print(f"checked reads: {_counts(oracle.reads)}; retries: {_counts(oracle.retries)}")
+        observations = self._observations
+        print(f"acknowledged: {_counts(observations.acknowledged)}")
+        print(f"calls: {_counts(observations.calls)}")
+        print(f"checked reads: {_counts(observations.reads)}; retries: {_counts(observations.retries)}")
         for what, counter in befallen.items():
             print(f"{what}: {_counts(counter)}")
         print(f"seconds: {', '.join(self._phases)}")
-        print(f"violations: {len(oracle.violations)} in {time.monotonic() - self._began:.0f} s")
-        for violation in _some_of_each(oracle.violations):
+        print(f"violations: {len(observations.violations)} in {time.monotonic() - self._began:.0f} s")
+        for violation in _some_of_each(observations.violations):
             print(f"  {violation[:SHOWN_CHARACTERS]}")
-        if oracle.violations:
+        if observations.violations:
             _show_failures(stack)
-        return 1 if oracle.violations else 0
+        return 1 if observations.violations else 0
 
 
 def _show_failures(stack: Stack) -> None:

@@ -15,7 +15,7 @@ NAP_SECONDS = 0.5
 _MISBEHAVIOUR = {"answers": 85, "refuses": 8, "hangs up": 5, "dawdles": 2}
 
 
-class Listener(LocalServer):
+class UnreliableEndpoint(LocalServer):
     """The server; `take` handles an accepted message."""
 
     def __init__(self, chance: random.Random) -> None:

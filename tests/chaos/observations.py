@@ -8,7 +8,7 @@ VIOLATIONS_SHOWN = 5
 """Of a kind."""
 
 
-class Oracle:
+class Observations:
     """Collects counts and violations from all clients; safe for use by several threads."""
 
     def __init__(self) -> None:

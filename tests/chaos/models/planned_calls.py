@@ -5,7 +5,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from tests.chaos.models.calls import Manner, Order
+from tests.chaos.models.calls import Manner, PlannedCall
 
 _MANNERS = {
     Manner.WHOLE: 6,
@@ -17,11 +17,11 @@ _MANNERS = {
 _REFUSAL = json.dumps({"error": {"message": "not now", "type": "server_error", "code": None}})
 
 
-def make_order(chance: random.Random, number: int, models: Sequence[str]) -> Order:
+def plan_call(chance: random.Random, number: int, models: Sequence[str]) -> PlannedCall:
     """Return a random call to one of some models."""
     manner = chance.choices(list(_MANNERS), list(_MANNERS.values()))[0]
     chunks = chance.randint(400, 900) if manner is Manner.SLOW else chance.randint(1, 40)
-    return Order(
+    return PlannedCall(
         number=number,
         model=chance.choice(models),
         is_chat=chance.random() < 0.6,

@@ -9,7 +9,7 @@ import requests
 
 from tests.chaos.console.records import OpenSession
 from tests.chaos.installation import Installation
-from tests.chaos.patience import ATTEMPT_SECONDS, Send
+from tests.chaos.retrying_client import ATTEMPT_SECONDS, Send
 from tests.support.web.browser import token_in
 from web.console.cookies import ATTEMPT, SESSION
 
@@ -18,11 +18,11 @@ SEE_OTHER = 303
 _SECRET = re.compile(r'<code id="secret">([^<]+)</code>')
 
 
-class Browsing:
+class ConsoleBrowser:
     """One person's browser, which follows no redirect automatically."""
 
     def __init__(self, installation: Installation, chance: random.Random) -> None:
-        self._patience = installation.patience
+        self._retrying_client = installation.retrying_client
         self._fronts = installation.fronts
         self._random = chance
 
@@ -31,13 +31,13 @@ class Browsing:
     ) -> requests.Response:
         """Open a page and retry until it is available, through any web process or a given one."""
         cookies = {} if session is None else {SESSION: session.cookie}
-        return self._patience.ask(path, lambda front: _send("GET", (via or front) + path, cookies))
+        return self._retrying_client.ask(path, lambda front: _send("GET", (via or front) + path, cookies))
 
     def submit(self, path: str, session: OpenSession, **fields: str) -> requests.Response:
         """Submit an idempotent form, and retry until there is a response."""
         sent = {"csrf": session.csrf, **fields}
         cookies = {SESSION: session.cookie}
-        return self._patience.ask(path, lambda front: _send("POST", front + path, cookies, sent))
+        return self._retrying_client.ask(path, lambda front: _send("POST", front + path, cookies, sent))
 
     def submit_once(self, path: str, session: OpenSession, **fields: str) -> requests.Response | None:
         """Submit a form once. Return None if the result is unknown."""
@@ -52,7 +52,7 @@ class Browsing:
         return self._once(SIGN_IN, lambda front: _send("POST", front + SIGN_IN, cookies, sent))
 
     def _once(self, path: str, send: Send) -> requests.Response | None:
-        return self._patience.ask_once(path, send, self._random.choice(self._fronts))
+        return self._retrying_client.ask_once(path, send, self._random.choice(self._fronts))
 
 
 def leads_to(answer: requests.Response, path: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.chaos.models.calls import Order, Told, Verdict
+from tests.chaos.models.calls import CallResult, PlannedCall, Verdict
 from tests.chaos.models.clients import CallLog
 from tests.support.models.upstream_scripts import Script
 from tests.support.models.upstreams import FakeUpstream
@@ -35,17 +35,17 @@ class NotedUpstream(FakeUpstream):
 class LimitedCall:
     """A call, and the ids of all subjects whose budgets count it."""
 
-    order: Order
-    told: Told
+    planned_call: PlannedCall
+    result: CallResult
     subjects: frozenset[str]
 
     @property
     def cost(self) -> int:
         """Return the cost of a complete call in micro-credits, which is also its hold."""
-        return self.order.chunks * PRICES[self.order.model]
+        return self.planned_call.chunks * PRICES[self.planned_call.model]
 
 
-class Account:
+class ClientSpending:
     """The account of all clients together."""
 
     def __init__(self) -> None:
@@ -55,22 +55,22 @@ class Account:
 
     def enter(self, made: LimitedCall) -> None:
         """Add a call."""
-        self.log.calls.append((made.order, made.told))
+        self.log.calls.append((made.planned_call, made.result))
         self._calls.append(made)
 
-    def forbid(self, order: Order, why: str) -> None:
+    def forbid(self, planned_call: PlannedCall, why: str) -> None:
         """Record that a call must never reach its upstream, and why."""
-        self._forbidden[order.number] = why
+        self._forbidden[planned_call.number] = why
 
     def spent_by(self, subject_id: str, model: str | None, asked: set[int]) -> tuple[int, int]:
         """Return the minimum and maximum micro-credits that the calls of a subject cost."""
         least = most = 0
         for made in self._calls:
-            if subject_id not in made.subjects or model not in (None, made.order.model):
+            if subject_id not in made.subjects or model not in (None, made.planned_call.model):
                 continue
-            is_known = made.told.verdict is Verdict.COMPLETED
+            is_known = made.result.verdict is Verdict.COMPLETED
             least += made.cost if is_known else 0
-            most += made.cost if is_known or made.order.number in asked else 0
+            most += made.cost if is_known or made.planned_call.number in asked else 0
         return least, most
 
     def compare(self, asked: set[int]) -> Iterator[str]:
@@ -80,4 +80,4 @@ class Account:
                 yield f"a call that {why} was made upstream: {self._told_of(number)}"
 
     def _told_of(self, number: int) -> LimitedCall:
-        return next(made for made in self._calls if made.order.number == number)
+        return next(made for made in self._calls if made.planned_call.number == number)
