@@ -66,29 +66,33 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=30.0, help="how long to kill")
+    parser.add_argument(
+        "--seconds", type=float, default=30.0, help="seconds of load and strikes (default 30)"
+    )
     parser.add_argument(
         "--until",
         type=_counted,
         nargs="+",
         default=(),
         metavar="KIND=COUNT",
-        help="end sooner, once so much is done",
+        help="end earlier, once these counts are reached",
     )
-    parser.add_argument("--seed", type=int, default=None, help="choose the same actions again")
-    parser.add_argument("--only", choices=WORKLOADS, nargs="+", help="some kinds of work, instead of all")
+    parser.add_argument(
+        "--seed", type=int, default=None, help="seed of an earlier run, to repeat its random choices"
+    )
+    parser.add_argument("--only", choices=WORKLOADS, nargs="+", help="run only these workloads")
     parser.add_argument(
         "--strikes",
         choices=KINDS,
         nargs="*",
         default=KINDS,
-        help="what is struck at, instead of all; nothing, to see what a sabotage alone does",
+        help="use only these kinds of strikes; none shows the effect of --sabotage alone",
     )
     parser.add_argument(
-        "--sabotage", choices=sorted(MODES), nargs="+", default=(), help="run the service with rules broken"
+        "--sabotage", choices=sorted(MODES), nargs="+", default=(), help="break these rules in the service"
     )
     parser.add_argument(
-        "--broker", choices=("valkey", "rabbitmq"), default="valkey", help="what carries messages"
+        "--broker", choices=("valkey", "rabbitmq"), default="valkey", help="the message broker"
     )
     return parser
 

@@ -24,13 +24,11 @@ def main() -> int:
     """Parse the arguments, run the trials, print the report, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.neighbours", description=__doc__)
     parser.add_argument(
-        "--seconds", type=float, default=5.0, help="how long each is measured beside its neighbour"
+        "--seconds", type=float, default=5.0, help="seconds of each measurement beside the crowd"
     )
     parser.add_argument("--only", choices=TRIALS, nargs="+", help="some pools, instead of all")
     parser.add_argument("--unfair", action="store_true", help="switch the shares of pools off")
-    parser.add_argument(
-        "--timeout-seconds", type=float, default=60.0, help="how long an honest request waits, in seconds"
-    )
+    parser.add_argument("--timeout-seconds", type=float, default=60.0, help="timeout of an honest request")
     options = parser.parse_args()
     began = time.monotonic()
     violations = 0
