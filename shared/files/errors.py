@@ -7,7 +7,7 @@ from shared.errors import DomainError, Kind
 
 
 class FileNotFound(DomainError):
-    """There is no such file within the caller's owner scope."""
+    """The file does not exist, or this caller may not read its owner's files. `GET /files` lists the readable ones."""
 
     code = "file_not_found"
     kind = Kind.NOT_FOUND

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from deploy.cli.client.saved_logins import (
+    ENVIRONMENT,
     Login,
     find_home_organization,
     find_login,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 _REMEDIES = {
     "owner_required": "Only a deployment can own files: store its credentials with"
     " `quartermaster login ADDRESS --client-id ID`.",
-    "invalid_token": "Run `quartermaster login`.",
 }
 
 
@@ -57,7 +57,7 @@ def open_service(login: Login, *, prefers_deployment: bool) -> Iterator[Client]:
         with Client(base_url=login.base_url, max_retries=2, **credential) as client:
             yield client
     except ApiError as error:
-        raise _failure_of(error) from None
+        raise _failure_of(error, login) from None
     except ConnectionFailed as error:
         raise Failure(
             f"{login.base_url} does not respond ({error}): check the address, and that the service runs.",
@@ -91,7 +91,7 @@ def require_active(organization_id: UUID) -> None:
         )
 
 
-def _failure_of(error: ApiError) -> Failure:
+def _failure_of(error: ApiError, login: Login) -> Failure:
     from quartermaster.errors import RateLimited, ServerError, Unauthenticated
 
     fields = "".join(f" {at.name} {at.message}." for at in error.errors)
@@ -99,7 +99,18 @@ def _failure_of(error: ApiError) -> Failure:
     code = ExitCode.FAILED
     if isinstance(error, Unauthenticated):
         code = ExitCode.NOT_SIGNED_IN
+        remedy = f" {_credential_remedy(login)}"
     # A service that forbids a retry would fail again in the same way, so that is not TRY_LATER.
     elif isinstance(error, (RateLimited, ServerError)) and not error.is_final:
         code = ExitCode.TRY_LATER
     return Failure(f"{error.code}: {error.message}{fields}{remedy}", code)
+
+
+def _credential_remedy(login: Login) -> str:
+    """Return what to do about a credential that the service refuses, by the place where it comes from."""
+    if not login.source:
+        return "Nothing was stored."  # `quartermaster login` tries a credential before it stores it
+    if login.source == ENVIRONMENT:
+        # The environment has precedence, so a new login would change nothing.
+        return "Correct or unset SERVICE_API_KEY, or SERVICE_CLIENT_ID and SERVICE_CLIENT_SECRET."
+    return f"It comes from {login.source}: run `quartermaster login {login.base_url}`."

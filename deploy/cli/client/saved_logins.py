@@ -21,6 +21,7 @@ from deploy.embedded.home import Home, write_privately
 BASE_URL, API_KEY = "SERVICE_BASE_URL", "SERVICE_API_KEY"
 CLIENT_ID, CLIENT_SECRET = "SERVICE_CLIENT_ID", "SERVICE_CLIENT_SECRET"
 DATABASE_IS_CONFIGURED = "quartermaster.database_is_named"
+ENVIRONMENT = "the environment"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ def find_login() -> Login:
 def find_remote_login() -> Login | None:
     """Return the login of the environment or of `quartermaster login`; None if QM_HOME is the target."""
     if address := _read(BASE_URL):
-        return _with_credentials_of_environment(Login(base_url=address.rstrip("/"), source="the environment"))
+        return _with_credentials_of_environment(Login(base_url=address.rstrip("/"), source=ENVIRONMENT))
     # A variable of this shell is a later choice than a login that was saved at some time.
     if os.environ.get("QM_HOME"):
         return None

@@ -83,5 +83,7 @@ def _field(document: Mapping[str, Any], path: str) -> str:
         except (IndexError, KeyError, TypeError, ValueError):
             # The command has had its effect, and its result may hold a secret that is shown once: print all of it.
             click.echo(json.dumps(document, indent=2), err=True)
-            raise click.ClickException(f"The result, printed above, has no field `{path}`.") from None
+            raise click.ClickException(
+                f"The command succeeded, but its result, printed above, has no field `{path}`: do not repeat it."
+            ) from None
     return value if isinstance(value, str) else json.dumps(value, indent=2)

@@ -133,7 +133,7 @@ def test_tap_takes_a_message_before_idle_workers(
 
 
 @pytest.mark.parametrize(
-    "tap",
+    "interceptor",
     [ValkeyInterceptor(f"redis://{NOWHERE}", Random(1)), RabbitMQInterceptor(f"amqp://{NOWHERE}", Random(1))],
 )
 def test_unavailable_broker_raises_broker_away(interceptor: Interceptor) -> None:

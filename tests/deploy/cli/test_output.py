@@ -164,7 +164,10 @@ def test_field_option_prints_the_whole_result_if_the_field_is_missing() -> None:
     assert result.exit_code == 1
     assert result.stdout == ""
     assert '"nextCursor": "0199"' in result.stderr
-    assert "Error: The result, printed above, has no field `keys.2.name`." in result.stderr
+    assert (
+        "succeeded, but its result, printed above, has no field `keys.2.name`: do not repeat it."
+        in result.stderr
+    )
 
 
 def test_field_option_without_a_path_is_refused() -> None:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from uuid import UUID
 
@@ -21,12 +21,14 @@ from shared.identity.console_tables import console_sessions
 from shared.identity.directory.organizations import rename_organization
 from shared.identity.directory.users import create_operator
 from shared.identity.tables import api_keys, identities, role_bindings
+from shared.operations.host_status import HostState, SweepState
 from tests.shared.credits.calls import Calls
 from tests.support.data.identity import Person
 from tests.support.web.browser import Browser
 from tests.support.web.web_process import Front
 from tests.web.console.conftest import with_organization
 from web.console.navigation import Page
+from web.console.pages import operations
 from web.console.routes import PAGES
 
 SignedIn = Callable[[Person], Browser]
@@ -191,6 +193,25 @@ def test_operations_are_shown_to_operators_alone(front: Front, owner: Browser, s
     page = signed_in(front.identity.operator()).get("/console/operations")
     assert page.status == 200
     assert 'href="/console/operations"' in page.text
+
+
+def test_operations_page_marks_an_overdue_sweep(
+    front: Front, signed_in: SignedIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_ago = SweepState(
+        kind="files.expire",
+        every_seconds=5,
+        succeeded_at=datetime.now(UTC) - timedelta(days=1),
+        failures=2,
+    )
+    elsewhere = SweepState(kind="files.collect", every_seconds=5, succeeded_at=None, failures=0)
+    state = HostState(processes={"web": 1}, sweeps=(long_ago, elsewhere))
+    monkeypatch.setattr(operations, "read_host_state", lambda _: state)
+    page = signed_in(front.identity.operator()).get("/console/operations")
+    assert page.status == 200
+    overdue, other = (page.text.split(f"<code>{each.kind}</code>")[1] for each in (long_ago, elsewhere))
+    assert "late" in overdue.split("</tr>")[0]
+    assert "late" not in other.split("</tr>")[0]
 
 
 def test_a_part_that_a_script_asks_for_is_alone(owner: Browser) -> None:

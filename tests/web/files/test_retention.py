@@ -175,7 +175,7 @@ def refuse_deadline(answer: TestResponse, location: str) -> None:
     assert fields_of(refuse(answer, 422, "validation_failed")) == {(location, "retentionExpiresAt")}
 
 
-@pytest.mark.parametrize("deadline", [None, in_days(MAX_DAYS + 1)])
+@pytest.mark.parametrize("deadline", [None, in_days(MAX_DAYS + 1)], ids=["indefinite", "too late"])
 def test_upload_with_deadline_beyond_limit_is_refused(
     cast: Cast, limit: Callable[[], None], deadline: str | None
 ) -> None:
