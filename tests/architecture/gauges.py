@@ -49,6 +49,9 @@ PRONOUNS = re.compile(r"\b(whoever|whatever|whichever|nobody|somebody|anybody|wh
 CLAUSE_SUBJECT = re.compile(
     r"(?:^|[.;:] )(What|Who|Whoever|Whatever|Nobody|Somebody|Nothing that)\b [a-z]", re.MULTILINE
 )
+CODE_BLOCK = re.compile(r"```.*?```", re.DOTALL)
+FOREIGN_NAMES = frozenset({"pg_restore", "ignore_startup_parameters"})
+"""Names of other programs, which only pages mention."""
 FOLDER_MODULES = 25
 SUBJECT_CHARACTERS = 72
 COMMITS = 50
@@ -147,7 +150,7 @@ def crowded_folders(root: Path) -> Measured:
 def unresolved_names(root: Path) -> Measured:
     """Return the number of names in backticks in READMEs and pages that stand nowhere else in the tree."""
     names = _listed(root)
-    known: set[str] = set()
+    known = set(FOREIGN_NAMES)
     for name in names:
         known.update(re.findall(r"[A-Za-z_]\w+", name))
         if not name.endswith((".md", ".json", ".png")):
@@ -155,12 +158,11 @@ def unresolved_names(root: Path) -> Measured:
     found = []
     for name in names:
         if name.endswith(".md") and name != "CHANGELOG.md":
-            text = re.sub(r"(?s)```.*?```", "", (root / name).read_text())
-            found += [
-                f"{name}: {quoted}"
-                for quoted in re.findall(r"`([^`\n]+)`", text)
-                if _is_unknown(quoted, known)
-            ]
+            page = (root / name).read_text()
+            # An example defines names of its own.
+            own = known.union(re.findall(r"[A-Za-z_]\w+", "".join(CODE_BLOCK.findall(page))))
+            quotes = re.findall(r"`([^`\n]+)`", CODE_BLOCK.sub("", page))
+            found += [f"{name}: {quoted}" for quoted in quotes if _is_unknown(quoted, own)]
     return len(found), found
 
 
@@ -262,10 +264,17 @@ def _listed(root: Path) -> list[str]:
 
 def _is_unknown(quoted: str, known: set[str]) -> bool:
     """Return whether a text in backticks is an identifier of several words, of which one stands nowhere."""
-    is_identifier = re.fullmatch(r"[A-Za-z_][\w.]*(?:\(\))?", quoted)
+    is_identifier = re.fullmatch(r"[A-Za-z_][\w.]*(?:\(\))?", quoted) and not quoted.endswith("_")
     if not is_identifier or not ("_" in quoted or re.search(r"[a-z][A-Z]", quoted)):
         return False
-    return any(part not in known for part in re.findall(r"[A-Za-z_]\w+", quoted))
+    return not all(known.intersection(_forms(part)) for part in re.findall(r"[A-Za-z_]\w+", quoted))
+
+
+def _forms(name: str) -> set[str]:
+    """Return the forms in which the code may write a name: fields in snake case, metrics without prefix and suffix."""
+    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    metric = name.removesuffix("_bucket")
+    return {name, snake, metric, metric.removeprefix("quartermaster_")}
 
 
 if __name__ == "__main__":

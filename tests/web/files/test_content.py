@@ -2,7 +2,7 @@
 
 Specified in docs/specification/files.md#download.
 
-What ranges and conditions mean in detail is tested at `test_ranges.py` and `test_downloads.py`.
+What ranges and conditions mean in detail is tested at `test_downloads.py`.
 """
 
 import base64
