@@ -1,4 +1,4 @@
-"""Client of a Quartermaster service for files, models and agents: `Client` for threads, `AsyncClient` for asyncio."""
+"""Access files, models and agents of a Quartermaster service: `Client` is for threads, `AsyncClient` for asyncio."""
 
 from quartermaster import context
 from quartermaster._async.client import AsyncClient

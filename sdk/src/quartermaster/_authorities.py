@@ -1,4 +1,4 @@
-"""The certificate authorities that connections trust: the public ones, or those of SSL_CERT_FILE."""
+"""The certificate authorities that connections trust: public authorities, or those in the file SSL_CERT_FILE."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ import httpx
 @cache
 def trusted_authorities() -> ssl.SSLContext:
     """Return the TLS context that all connections of this process share."""
-    # httpx reads the authorities for each client, which blocks an agent's event loop for 30 ms.
+    # Create the context once: by default each httpx client reads all authorities, which blocks the loop for 30 ms.
     return httpx.create_ssl_context()

@@ -1,6 +1,7 @@
-"""The functions that differ between asyncio and threads.
+"""Functions that exist in two variants: one for asyncio and one for threads.
 
-The async half uses the `async` names; `sdk/generate.py` replaces them by the sync names.
+The package `_async` uses the functions whose names begin with `async_`. `sdk/generate.py` replaces these names by the
+names without the prefix.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Result = TypeVar("Result")
 AsyncLock = anyio.Lock
 Lock = threading.Lock
 
-# Larger for asyncio: each piece costs two switches between the event loop and a thread.
+# Pieces are larger with asyncio, because each piece costs two switches between the event loop and a thread.
 ASYNC_PIECE_BYTES = 1 << 20
 PIECE_BYTES = 256 << 10
 
@@ -37,7 +38,7 @@ def sleep(seconds: float) -> None:
 async def async_call(
     function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
 ) -> Result:
-    """Call a function in a thread, because it may block on the disk."""
+    """Call a function in a thread, because the function may wait for the disk."""
     return await anyio.to_thread.run_sync(lambda: function(*args, **kwargs))
 
 
@@ -49,7 +50,7 @@ def call(
 
 
 async def async_pieces(source: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield the pieces of a source. A synchronous source is read in threads, so that it does not block the loop."""
+    """Yield the pieces of a source. Threads read a synchronous source, so that reading does not block the loop."""
     if isinstance(source, AsyncIterable):
         async for piece in source:
             yield piece
@@ -57,7 +58,7 @@ async def async_pieces(source: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncI
     rest = iter(source)
 
     def find_next() -> bytes | None:
-        # None and no StopIteration, which cannot leave a coroutine.
+        # Return None at the end: a StopIteration cannot be raised out of a coroutine.
         return next(rest, None)
 
     while (found := await async_call(find_next)) is not None:

@@ -1,7 +1,7 @@
-"""The content of an upload: a file that can be read again for a retry, with its size and digest.
+"""The content of an upload: a file with its size and digest. A retry can read the file again.
 
-A source that can be read only once is first copied to a temporary file: the size must be announced, and a retry has to
-read it again.
+A source that can be read only once is first copied to a temporary file. The request must announce the size before the
+content, and a retry must be able to read the content again.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from typing import IO, Any
 from quartermaster.errors import ContentChanged
 
 BLOCK_BYTES = 1 << 20
-SPOOLED_IN_MEMORY_BYTES = 4 << 20  # larger spools go to the disk
+SPOOLED_IN_MEMORY_BYTES = 4 << 20  # a larger temporary copy is written to the disk
 UNKNOWN_TYPE = "application/octet-stream"
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | Iterable[bytes]
 AsyncSource = Source | AsyncIterable[bytes]
 Progress = Callable[[int, int], None]
-"""Called with the bytes transferred so far and the total bytes; a retry may report a smaller number again."""
+"""A function that receives the bytes transferred so far and the total bytes. A retry may report fewer bytes."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """The bytes to upload; `start` is their offset in the file."""
+    """The bytes to upload. `start` is the offset of the first byte in the file."""
 
     file: IO[bytes]
     start: int
@@ -54,7 +54,7 @@ class Content:
 
 
 def open_file(source: Any) -> AbstractContextManager[IO[bytes]] | None:
-    """Return a file for a source that can be read again, else None. A caller's file is not closed."""
+    """Return an open file if the source can be read more than once, else None. The caller's own file stays open."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         return io.BytesIO(source)
     if isinstance(source, (str, os.PathLike)):
@@ -67,7 +67,7 @@ def open_file(source: Any) -> AbstractContextManager[IO[bytes]] | None:
 
 
 def read_once(source: Any) -> Any:
-    """Return an iterable over the pieces of a source that can be read only once: a pipe or an iterable."""
+    """Return an iterable over the pieces of a pipe or an iterable, which can be read only once."""
     return iter(partial(source.read, BLOCK_BYTES), b"") if _is_readable(source) else source
 
 
@@ -77,10 +77,10 @@ def new_spool() -> IO[bytes]:
 
 
 def measure(file: IO[bytes], file_name: str, media_type: str | None) -> Content:
-    """Return the content from the file's position to its end; reads it to compute size and digest."""
+    """Return the content from the file's position to its end, after reading it to compute its size and digest."""
     start, digest, size_bytes = file.tell(), hashlib.sha256(), 0
     while piece := file.read(BLOCK_BYTES):
-        # Text would have to be encoded, and its line ends may have been converted.
+        # Reject text: the caller's encoding is unknown, and Python may have converted the line ends.
         if not isinstance(piece, bytes):
             raise TypeError(
                 "The file is open in text mode; open it in binary mode to upload its exact bytes."
@@ -98,7 +98,7 @@ def measure(file: IO[bytes], file_name: str, media_type: str | None) -> Content:
 
 
 def name_of(source: object, file_name: str | None) -> str:
-    """Return the file name: the given one, else the source's own. Raises ValueError if there is neither."""
+    """Return `file_name`, or the source's own name if it is None. Raises ValueError if both names are missing."""
     own = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", None)
     name = file_name or (Path(own).name if isinstance(own, (str, os.PathLike)) else "")
     if not name:

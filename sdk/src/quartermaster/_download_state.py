@@ -12,7 +12,7 @@ from quartermaster.errors import DigestMismatch
 
 @dataclass
 class DownloadState:
-    """The bytes received so far of the version with this entity tag."""
+    """The bytes received so far, and the entity tag of the version to which the bytes belong."""
 
     file: IO[bytes]
     start: int
@@ -28,8 +28,8 @@ class DownloadState:
         self.size_bytes += len(piece)
 
     def restart(self, entity_tag: str | None, total_bytes: int) -> None:
-        """Discard the received bytes: the response begins at the first byte, perhaps of another version."""
-        # Only then: a file such as standard output cannot seek, and need not if nothing was written to it.
+        """Discard the received bytes, because a response begins with the first byte, perhaps of another version."""
+        # Seek only if bytes were written: a file such as standard output cannot seek.
         if self.size_bytes:
             self.file.seek(self.start)
             self.file.truncate()
@@ -38,7 +38,7 @@ class DownloadState:
 
     def verify_digest(self) -> None:
         """Raise DigestMismatch unless the content has the digest in its entity tag."""
-        # The service sends the SHA-256 of the content, in quotes, as the entity tag.
+        # The service uses the SHA-256 of the content, in quotes, as the entity tag, so compare the two.
         if self.entity_tag != f'"{self.digest.hexdigest()}"':
             raise DigestMismatch(
                 "The downloaded content does not have the digest that the service announced; download it again."
@@ -46,6 +46,6 @@ class DownloadState:
 
 
 def flush_to_disk(part: IO[bytes]) -> None:
-    """Flush a file's buffers to the disk, so that it survives a crash of the machine."""
+    """Flush a file's buffers to the disk, so that the file survives a crash of the machine."""
     part.flush()
     os.fsync(part.fileno())

@@ -1,7 +1,7 @@
-"""Parse server-sent events from bytes, without I/O. Only `data` is read: the service sends JSON in it.
+"""Parse server-sent events from bytes, without I/O. Only the field `data` is read, which contains JSON.
 
-Lines end with LF, CRLF or CR only (WHATWG HTML, 9.2.5). `bytes.splitlines` and `str.splitlines` also split at other
-characters, which JSON may contain.
+Lines end with LF, CRLF or CR only (WHATWG HTML, 9.2.5). The parser does not use `str.splitlines`, which also splits at
+other characters that JSON may contain.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from quartermaster.errors import ConnectionFailed
 
-# The end marker of OpenAI's streams, which is no JSON.
+# OpenAI's streams end with this marker. It is not JSON, so it is not parsed.
 DONE = b"[DONE]"
 
 
@@ -25,13 +25,13 @@ class EventReader:
         self._is_after_cr = False
 
     def feed(self, received: bytes) -> Iterator[Any]:
-        """Yield the data of each event that these bytes complete; they may end anywhere, even within a character.
+        """Yield the data of each event that `received` completes. `received` may end anywhere, even within a character.
 
         Raises ConnectionFailed if an event's data is not JSON.
         """
         for line in self._lines(received):
             if line.startswith(b"data:"):
-                # One space after the colon is no part of the value; further ones are.
+                # Remove only one space after the colon: further spaces are part of the value.
                 self._data.append(line[5:].removeprefix(b" "))
             elif not line:
                 data, self._data = b"\n".join(self._data), []
@@ -39,14 +39,14 @@ class EventReader:
                     yield _read_json(data)
 
     def _lines(self, received: bytes) -> list[bytes]:
-        """Return the lines that end in these bytes; a CRLF may be split between two calls."""
+        """Return the lines that end in `received`. A CRLF may be split between two calls."""
         if not received:
             return []
         if self._is_after_cr:
             received = received.removeprefix(b"\n")
         self._is_after_cr = received.endswith(b"\r")
         first, *rest = received.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        # A list that is joined once: to append each piece to one string takes quadratic time for a long line.
+        # Collect the pieces in a list and join them once: repeated concatenation takes quadratic time for a long line.
         self._unfinished.append(first)
         if not rest:
             return []
@@ -58,5 +58,5 @@ def _read_json(data: bytes) -> Any:
     try:
         return json.loads(data.decode())
     except (ValueError, RecursionError):
-        pass  # Raise outside: an error with this one as its context would contain the data, which may be confidential.
+        pass  # Raise after the block: otherwise the new error's context would contain the data, which may be secret.
     raise ConnectionFailed("The service sent an event that is not JSON.")

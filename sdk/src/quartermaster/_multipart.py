@@ -1,4 +1,4 @@
-"""The multipart frame of an upload with its single part, `file` (RFC 7578)."""
+"""The multipart body of an upload (RFC 7578). The body has a single part with the name `file`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quartermaster._contents import Content, Progress
 
 @dataclass(frozen=True)
 class FramedContent:
-    """The body of one request: the content from `start` to `stop`, between `head` and `tail`."""
+    """The body of one request: the bytes `head`, then the content from `start` to `stop`, then the bytes `tail`."""
 
     content: Content
     progress: Progress | None
@@ -28,12 +28,12 @@ class FramedContent:
 
 
 class Frame:
-    """The bytes before and after the content. The total size is known before the content is read."""
+    """The bytes of a multipart body before and after the content. So the total size is known in advance."""
 
     def __init__(self, content: Content) -> None:
-        # Random: the content is not searched for the boundary, and its author must not be able to guess it.
+        # Use a random boundary: the content must not contain the boundary, so its author must not be able to guess it.
         boundary = secrets.token_hex(16)
-        # With the digest the service rejects content that was damaged in transit, instead of storing it.
+        # Send the digest, so that the service rejects content that was damaged in transit.
         lines = (
             f"--{boundary}",
             f'Content-Disposition: form-data; name="file"; {file_name_parameter(content)}',
@@ -47,7 +47,7 @@ class Frame:
 
 
 def file_name_parameter(content: Content) -> str:
-    """Return the file name as an extended parameter, which may have any characters (RFC 8187)."""
+    """Return the file name as an extended header parameter, which can encode any character (RFC 8187)."""
     return f"filename*=UTF-8''{quote(content.file_name.encode('utf-8', 'replace'), safe='')}"
 
 

@@ -12,23 +12,23 @@ from quartermaster.errors import ConfigurationError
 BASE_URL, API_KEY = "SERVICE_BASE_URL", "SERVICE_API_KEY"
 CLIENT_ID, CLIENT_SECRET = "SERVICE_CLIENT_ID", "SERVICE_CLIENT_SECRET"
 
-# The service responds to a write after at most 30 seconds, even if its placement is still pending.
+# Longer than 30 seconds: the service may take that long to respond to a write.
 DEFAULT_TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 DEFAULT_MAX_RETRIES = 4
-# A model may take minutes until its first byte.
+# Longer than the default: a model may take minutes to send the first byte of its reply.
 MODEL_TIMEOUT = httpx.Timeout(600.0, connect=10.0)
 
 
 @dataclass(frozen=True)
 class ApiKey:
-    """A user's API key, which is the bearer token itself."""
+    """A user's API key. The client sends the key itself as the bearer token."""
 
     value: str = field(repr=False)
 
 
 @dataclass(frozen=True)
 class ClientSecret:
-    """A deployment's client id and secret, which are exchanged for short-lived access tokens."""
+    """A deployment's client id and secret. The client exchanges both for short-lived access tokens."""
 
     client_id: str
     client_secret: str = field(repr=False)
@@ -53,7 +53,7 @@ def read_settings(
     timeout: float | httpx.Timeout | None,
     max_retries: int,
 ) -> Settings:
-    """Return the settings; missing arguments come from the environment.
+    """Return the settings. Values of missing arguments come from environment variables.
 
     Raises ConfigurationError if the address or the credential is missing or ambiguous.
     """
@@ -91,7 +91,7 @@ def _read_base_url(text: str) -> httpx.URL:
     except httpx.InvalidURL:
         url = httpx.URL()
     if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment or url.userinfo:
-        # The message leaves the address out, because it may contain a credential.
+        # Do not quote the address in the message: the address may contain a credential.
         raise ConfigurationError(
             "The service's address must be http(s)://host with an optional path, and nothing else."
         )
@@ -99,5 +99,5 @@ def _read_base_url(text: str) -> httpx.URL:
 
 
 def _read_variable(name: str) -> str:
-    # Variables that a shell read from a file may end with a line break.
+    # Strip the value: if a shell read it from a file, the value may end with a line break.
     return os.environ.get(name, "").strip()

@@ -1,4 +1,4 @@
-"""Access tokens: when they are refreshed, and which requests carry them."""
+"""Decide when an access token needs a refresh, and which requests carry the token."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNAUTHORIZED = 401
 
 @dataclass(frozen=True)
 class Token:
-    """A short-lived access token; its times are those of `time.monotonic`."""
+    """A short-lived access token. All times are values of `time.monotonic`."""
 
     value: str = field(repr=False)
     refresh_at: float
@@ -34,19 +34,20 @@ class Token:
         return time.monotonic() < self.refresh_at
 
     def marked_stale(self) -> Token:
-        """Return the token, due for a refresh before the next request."""
+        """Return a copy of the token that must be refreshed before the next request."""
         return replace(self, refresh_at=0.0)
 
     def with_refresh_postponed(self) -> Token | None:
-        """Return the token with its refresh postponed by a few seconds, or None if it has expired."""
+        """Return a copy of the token that is refreshed some seconds later, or None if the token has expired."""
         now = time.monotonic()
         return replace(self, refresh_at=now + FAILED_REFRESH_PAUSE_SECONDS) if now < self.expires_at else None
 
 
 def read_token(response: Mapping[str, Any], requested_at: float) -> Token:
-    """Return the token of a token endpoint's response; its lifetime is counted from the request."""
+    """Return the token in a token endpoint's response. The token's lifetime begins at `requested_at`."""
     seconds = float(response["expires_in"])
-    # A share of the lifetime, because a fixed minute would make a token of a minute stale at once.
+    # Limit the time to a share of the lifetime: with a fixed minute, a token that lives for a minute would always be
+    # due for a refresh.
     early = min(REFRESH_BEFORE_SECONDS, seconds * REFRESH_BEFORE_SHARE)
     return Token(
         value=response["access_token"],
@@ -64,7 +65,7 @@ class Origin:
     def set_attribution(self, request: httpx.Request) -> bool:
         """Set the context's attribution on a request. Return whether the request goes to the service."""
         for name in ("Authorization", context.ATTRIBUTION_HEADER, PRINCIPAL_SELECTOR):
-            # Headers that a caller or a redirect brought along are not trusted: only the context decides.
+            # Remove these headers first: values from the caller or from a redirect must not be sent.
             request.headers.pop(name, None)
         if _origin(request.url) != self._origin:
             return False
@@ -75,7 +76,8 @@ class Origin:
 
 
 def _continues_upload(url: httpx.URL) -> bool:
-    # An upload keeps the owner and payer of its first request, and may take longer than the attribution's hour.
+    # These requests need no attribution: an upload keeps the owner and payer of its first request. An upload may also
+    # take longer than the hour for which an attribution is valid.
     return UPLOADS_PATH in url.path
 
 

@@ -17,27 +17,27 @@ def camel_case(name: str) -> str:
 
 
 def query_of(parameters: Mapping[str, Value]) -> dict[str, str]:
-    """Return query parameters with their wire names; None values are omitted."""
+    """Return query parameters with camelCase names. Parameters with the value None are omitted."""
     return {camel_case(name): _write(value) for name, value in parameters.items() if value is not None}
 
 
 def write_timestamp(moment: datetime) -> str:
-    """Return a time in UTC (RFC 3339). Raises ValueError if it has no time zone, because that is ambiguous."""
+    """Return a time as text in UTC (RFC 3339). Raises ValueError if the time has no time zone."""
     if moment.utcoffset() is None:
         raise ValueError(f"{moment} has no time zone; use for example datetime.now(timezone.utc).")
     return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
 
 
 def read_timestamp(text: str) -> datetime:
-    """Return the time of a timestamp in a response."""
-    # Before Python 3.11, fromisoformat rejects `Z`, and fractions with other than 3 or 6 digits.
+    """Return the time that a timestamp in a response states."""
+    # Normalize the text: before Python 3.11, fromisoformat accepts no `Z`, and only fractions of 3 or 6 digits.
     whole, dot, fraction = text.removesuffix("Z").partition(".")
     moment = datetime.fromisoformat(whole + dot + (fraction.ljust(6, "0") if dot else ""))
     return moment.replace(tzinfo=timezone.utc)
 
 
 def identifier(value: UUID | str) -> UUID:
-    """Return an id as a UUID. Raises ValueError for other text, so that it cannot change a request's path."""
+    """Return an id as a UUID. Raises ValueError if the text is not a UUID, because it could change a request's path."""
     return value if isinstance(value, UUID) else UUID(value)
 
 
@@ -46,5 +46,5 @@ def _write(value: Value) -> str:
 
 
 def quote_segment(text: str) -> str:
-    """Return text, percent-encoded as one segment of a path."""
+    """Return text as one percent-encoded segment of a URL path."""
     return quote(text, safe="")

@@ -1,7 +1,8 @@
-"""Authorize requests: the bearer token of the caller, and the attribution of the context.
+"""Add the caller's bearer token and the context's attribution to requests.
 
-A client secret is sent to the token endpoint only. Its token is refreshed before it expires, by one thread or task for
-all, and once more after a 401. Lifetimes are measured with a monotonic clock, so a wrong system time does not matter.
+The client sends a client secret only to the token endpoint, which returns an access token. One thread or task refreshes
+the access token for all requests before the token expires. After a 401 the client refreshes the token once more. A
+monotonic clock measures the token's lifetime, so a wrong system time has no effect.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ class AsyncTokens(Protocol):
         ...
 
     async def renew(self, refused: str) -> str | None:
-        """Return another token after the service rejected one, or None if there is no other."""
+        """Return a token to use instead of the `refused` token, or None if there is no other token."""
         ...
 
     def mark_suspect(self, token: str) -> None:
-        """Refresh the token before the next request, because the service may have rejected it."""
+        """Make the next request refresh the token first, because the service may have rejected the token."""
         ...
 
 
 class AsyncFixedToken:
-    """An API key as the only token."""
+    """A token source that always returns the same API key."""
 
     def __init__(self, key: ApiKey) -> None:
         self._key = key
 
     async def get(self) -> str:
-        """Return the key."""
+        """Return the API key."""
         return self._key.value
 
     async def renew(self, refused: str) -> str | None:  # noqa: ARG002 (there is only one)
@@ -54,7 +55,7 @@ class AsyncFixedToken:
 
 
 class AsyncExchangedTokens:
-    """Short-lived access tokens, obtained with a client secret."""
+    """A token source that exchanges a client secret for short-lived access tokens."""
 
     def __init__(self, sender: AsyncSender, secret: ClientSecret) -> None:
         self._sender = sender
@@ -63,24 +64,24 @@ class AsyncExchangedTokens:
         self._token: Token | None = None
 
     async def get(self) -> str:
-        """Return the cached token, or a new one if it expires soon.
+        """Return the cached token, or a new token if the cached token expires soon.
 
         Raises ApiError or ConnectionFailed if there is no valid token and the exchange fails.
         """
         token = self._token
-        # Without the lock: requests with a fresh token must not wait for one another.
+        # Check before acquiring the lock: requests that find a fresh token must not wait for one another.
         if token is not None and token.is_fresh:
             return token.value
         async with self._lock:
-            # Another task may have refreshed the token while this one waited for the lock.
+            # Refresh only the token read above: another task may have refreshed it while this task waited for the lock.
             if self._token is token:
                 self._token = await self._refresh(token)
             current = self._token
-        # renew() may have discarded the token between the refresh and this line.
+        # renew() may have discarded the token since the refresh, so get a token again in that case.
         return current.value if current is not None else await self.get()
 
     async def renew(self, refused: str) -> str | None:
-        """Return a new token, or the current one if another task has replaced the rejected one already."""
+        """Return a new token, or the current token if another task has replaced the rejected token already."""
         async with self._lock:
             # Compare the value: after a revocation many requests get a 401, and only the first must discard the
             # token.
@@ -89,7 +90,7 @@ class AsyncExchangedTokens:
         return await self.get()
 
     def mark_suspect(self, token: str) -> None:
-        """Make the token due for a refresh. If that fails, the token stays in use until it expires."""
+        """Make the token due for a refresh. If the refresh fails, the token stays in use until the token expires."""
         current = self._token
         if current is not None and current.value == token:
             self._token = current.marked_stale()
@@ -98,17 +99,17 @@ class AsyncExchangedTokens:
         try:
             return await self._exchange()
         except (ConnectionFailed, RateLimited, ServerError):
-            # Refreshes begin early, so that the present token outlasts a short outage of the service.
+            # The refresh failed, but it began before the token expires: use the present token and refresh later.
             present = token.with_refresh_postponed() if token is not None else None
             if present is None:
                 raise
             return present
 
     async def _exchange(self) -> Token:
-        # Before the request: the time that the response takes must not lengthen the lifetime.
+        # Read the clock before the request: the lifetime begins when the service issues the token, not at the response.
         requested_at = time.monotonic()
-        # No authorization: the secret is in the form. Repeatable, because another exchange only issues another
-        # token.
+        # Send no Authorization header: the form contains the secret. The request is repeatable, because a second
+        # exchange has no effect except to issue a second token.
         response = await self._sender.send(self._make_request, None, is_repeatable=True)
         return read_token(response.json(), requested_at)
 
@@ -122,15 +123,15 @@ class AsyncExchangedTokens:
 
 
 class AsyncCallerAuth(httpx.Auth):
-    """Adds the caller's token and the context's attribution to requests to the service, and only to those."""
+    """Adds the caller's token and the context's attribution to requests to the service, and to no other requests."""
 
     def __init__(self, tokens: AsyncTokens, base_url: httpx.URL) -> None:
         self._tokens = tokens
         self._origin = Origin(base_url)
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        """Authorize a request, and send it again with a new token after a 401."""
-        # A request to another origin is sent as it is, without a credential.
+        """Add the token and the attribution to a request. After a 401, send the request again with a new token."""
+        # A request to another origin must not carry the credential, so send that request unchanged.
         if not self._origin.set_attribution(request):
             yield request
             return
@@ -139,13 +140,13 @@ class AsyncCallerAuth(httpx.Auth):
         try:
             response = yield request
         except GeneratorExit:
-            # A 401 that arrives while content is still being sent can be lost with the connection. Suspect the token.
+            # A 401 that arrives while the client sends content can be lost with the connection: refresh the token.
             if int(request.headers.get("Content-Length", 0)):
                 self._tokens.mark_suspect(token)
             raise
         if response.status_code != UNAUTHORIZED:
             return
-        # Once only: if the new token is rejected too, a third would be.
+        # Renew only once: if the service rejects the new token too, it would also reject a third token.
         other = await self._tokens.renew(token)
         if other is not None:
             request.headers["Authorization"] = f"Bearer {other}"

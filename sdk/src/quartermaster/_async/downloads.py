@@ -1,4 +1,4 @@
-"""Downloads: they resume after a lost connection, verify the digest, and never leave an incomplete file."""
+"""Download content: resume after a lost connection, verify the digest, and leave no incomplete file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class AsyncDownloads:
             if failure is None:
                 state.verify_digest()
                 return state.size_bytes
-            # Count only attempts without progress: a large file over a bad connection may need many.
+            # Count only attempts without progress: a large file over a bad connection may need many attempts.
             retries = 0 if state.size_bytes > before else retries + 1
             pause = retry_delay_seconds(
                 failure,
@@ -70,12 +70,12 @@ class AsyncDownloads:
     async def _continue(
         self, path: str, query: dict[str, str], state: DownloadState, progress: Progress | None
     ) -> RequestFailure | None:
-        """Request the rest of the content. Return the failure that ended the attempt, or None at the end."""
-        # Ranges and digest are those of the stored bytes, which a compressed transfer would change.
+        """Request the rest of the content. Return the failure that ended the attempt, or None at success."""
+        # Disable compression: byte ranges and the digest apply to the stored bytes, not to compressed bytes.
         headers = {"Accept-Encoding": "identity"}
         if state.size_bytes and state.entity_tag:
-            # If-Range: if the version has changed, the service sends all of the new one, and no rest of it that
-            # would be appended to the old.
+            # If-Range prevents a mix of two versions: if the file has a new version, the service sends the whole
+            # new version and not a range of it.
             headers |= {"Range": f"bytes={state.size_bytes}-", "If-Range": state.entity_tag}
 
         def make_request() -> httpx.Request:
@@ -85,7 +85,7 @@ class AsyncDownloads:
 
         response = await self._sender.open(make_request, self._auth)
         try:
-            # Any other success is the whole content: the first attempt, or another version than before.
+            # A status other than 206 means that the response has the whole content, so discard the received bytes.
             if response.status_code != _PARTIAL:
                 length = int(response.headers.get("Content-Length", 0))
                 await async_call(state.restart, response.headers.get("ETag"), length)
@@ -97,7 +97,7 @@ class AsyncDownloads:
 async def _drain(
     response: httpx.Response, state: DownloadState, progress: Progress | None
 ) -> RequestFailure | None:
-    """Write the response in large pieces, including the bytes before a failure. Return the failure, or None."""
+    """Write the response's bytes, including those before a failure, in large pieces. Return the failure or None."""
     failure, piece = None, bytearray()
     try:
         async for chunk in response.aiter_raw():
@@ -109,7 +109,7 @@ async def _drain(
                 piece = bytearray()
     except httpx.TransportError as error:
         failure = RequestFailure(f"GET {response.request.url.path}: {type(error).__name__}", was_sent=True)
-    # Also after a failure: the next attempt continues after the last byte that arrived.
+    # Write the last piece also after a failure: the next attempt continues after the last byte that arrived.
     await async_call(state.write, piece)
     if progress is not None:
         progress(state.size_bytes, state.total_bytes)
@@ -118,8 +118,8 @@ async def _drain(
 
 @asynccontextmanager
 async def _async_part_of(path: Path) -> AsyncIterator[IO[bytes]]:
-    """Yield a temporary file beside a path; it replaces the path if the block succeeds, and is deleted if not."""
-    # In the same directory, because os.replace is atomic within one file system only.
+    """Yield a temporary file. If the block succeeds, the file is renamed to `path`; if not, the file is deleted."""
+    # Create the file in the directory of `path`, because os.replace needs both on the same file system.
     handle, name = await async_call(
         tempfile.mkstemp, prefix=f".{path.name}.", suffix=".part", dir=path.parent
     )
@@ -128,7 +128,7 @@ async def _async_part_of(path: Path) -> AsyncIterator[IO[bytes]]:
             yield part
             await async_call(flush_to_disk, part)
         await async_call(os.replace, name, path)
-    # Cancellation and Ctrl-C too must leave no incomplete file.
+    # Catch BaseException: cancellation and Ctrl-C must also leave no incomplete file.
     except BaseException:
         with suppress(FileNotFoundError):
             await async_call(os.unlink, name)

@@ -30,12 +30,12 @@ from quartermaster.resources import (
 Id = UUID | str
 Association = tuple[Literal["Task", "Conversation", "Message", "Schedule", "Resource"], str]
 SHORTEST_TTL_MINUTES, LONGEST_TTL_MINUTES = 1, 1440
-# The maximum of the service, for as few requests as possible.
+# The maximum page size of the service: large pages need few requests.
 PAGE_LIMIT = 100
 
 
 class AsyncFiles:
-    """The files of the context's principal; without a context, those of the caller."""
+    """The files of the principal identity in the current context. Without a context, the files of the caller."""
 
     def __init__(self, sender: AsyncSender, auth: httpx.Auth) -> None:
         self._sender = sender
@@ -55,11 +55,11 @@ class AsyncFiles:
         operation_id: Id | None = None,
         progress: Progress | None = None,
     ) -> UploadedFile:
-        """Upload agent output: a path, bytes, a binary file or an iterable of bytes.
+        """Upload a new file. The source is a path, bytes, a binary file or an iterable of bytes.
 
-        Without `retention_expires_at` the file is kept for ever. All retries share one operation id; pass your own to
-        repeat an upload after a restart, which resumes it above 16 MiB. Raises ApiError, ConnectionFailed,
-        ContentChanged or DigestMismatch.
+        Without `retention_expires_at` the file never expires. All retries of an upload share one `operation_id`. To
+        repeat an upload after a restart, pass the same `operation_id` again; above 16 MiB the upload then resumes.
+        Raises ApiError, ConnectionFailed, ContentChanged or DigestMismatch.
         """
         kind, associated = association or (None, None)
         parameters: dict[str, Value] = {
@@ -84,7 +84,7 @@ class AsyncFiles:
         operation_id: Id | None = None,
         progress: Progress | None = None,
     ) -> UploadedFile:
-        """Store a new version of a file. Raises PreconditionFailed if its current version is not the expected one."""
+        """Store a new version of a file. Raises PreconditionFailed if another version than expected is current."""
         parameters: dict[str, Value] = {
             "operation_id": _operation(operation_id),
             "expected_version_id": identifier(expected_version_id),
@@ -94,11 +94,11 @@ class AsyncFiles:
             return await self._uploads.store("PUT", _path(file_id), parameters, content, progress)
 
     async def get(self, file_id: Id) -> File:
-        """Return a file's metadata, also of an expired or deleted file."""
+        """Return a file's metadata. Expired and deleted files keep their metadata."""
         return read(File, await self._request_json("GET", _path(file_id)))
 
     async def renew(self, file_id: Id, until: datetime | None) -> File:
-        """Renew a file's retention until a later time, which needs a time zone, or for ever with None."""
+        """Set a file's retention to a later time with a time zone. With None, the file never expires."""
         deadline = None if until is None else write_timestamp(until)
         body = {"retentionExpiresAt": deadline}
         return read(File, await self._request_json("PUT", _path(file_id, "retention"), json=body))
@@ -119,9 +119,9 @@ class AsyncFiles:
         created_from: datetime | None = None,
         created_to: datetime | None = None,
     ) -> AsyncIterator[File]:
-        """Yield files, newest first; pages are fetched on demand.
+        """Yield files, newest first. The client requests each page when the caller reaches it.
 
-        `name` matches the beginnings of words in the file name. `media_type` is a type, or a family such as `image/*`.
+        `name` matches the beginnings of words in the file name. `media_type` is one type, or a range such as `image/*`.
         `created_from` is inclusive and `created_to` exclusive; both need a time zone.
         """
         filters: dict[str, Value] = {
@@ -152,7 +152,7 @@ class AsyncFiles:
 
     async def remove_reference(self, file_id: Id, association: Association) -> None:
         """Remove a reference to a file. Raises NotFound if there is none."""
-        # remove(): if a response was lost, the retry finds no reference, and that is success.
+        # Use remove(): if a response was lost, the retry finds no reference, and remove() counts that as success.
         url = self._sender.url(_path(file_id, "references", *association))
         await self._sender.remove(lambda: self._sender.http.build_request("DELETE", url), self._auth)
 
@@ -166,17 +166,18 @@ class AsyncFiles:
     ) -> int:
         """Download content to a path or into a file, and return its size in bytes.
 
-        A path is replaced only when the content is complete and its digest is verified. The download resumes after a
-        lost connection. Raises ApiError, ConnectionFailed or DigestMismatch.
+        The file at a path is replaced only after all content has arrived and has the expected digest. The download
+        resumes after a lost connection. Raises ApiError, ConnectionFailed or DigestMismatch.
         """
         version = None if version_id is None else identifier(version_id)
         return await self._downloads.download(_path(file_id, "content"), to, version, progress)
 
     async def create_read_link(self, file_id: Id, version_id: Id, *, ttl_minutes: int = 60) -> ReadLink:
-        """Create a link to one exact version, valid for 1 to 1440 minutes, but not beyond the file's retention."""
+        """Create a link to one exact version. The link is valid for 1 to 1440 minutes or until the file expires."""
         path = _path(file_id, "versions", str(identifier(version_id)), "grants")
         parameters: dict[str, Value] = {"ttl_seconds": _seconds(ttl_minutes)}
-        # Not repeatable: if a response is lost, a retry would create a second link that no one knows to revoke.
+        # Not repeatable: after a lost response, a retry would create a second link. The caller would not know the
+        # first link and could not revoke it.
         return read(ReadLink, await self._request_json("POST", path, parameters, is_repeatable=False))
 
     async def links(self, file_id: Id) -> AsyncIterator[ListedLink]:
@@ -236,12 +237,12 @@ def _path(file_id: Id, *rest: str) -> str:
 
 
 def _operation(operation_id: Id | None) -> UUID:
-    # One id for all attempts of an operation: by it the service recognizes a retry.
+    # All attempts of an operation share this id, because the service recognizes a retry by its operation id.
     return uuid4() if operation_id is None else identifier(operation_id)
 
 
 def _seconds(ttl_minutes: int) -> int:
-    # Not isinstance: True is an int.
+    # Compare the type: isinstance() would accept True, because bool is a subclass of int.
     if type(ttl_minutes) is not int or not SHORTEST_TTL_MINUTES <= ttl_minutes <= LONGEST_TTL_MINUTES:
         raise ValueError(
             f"ttl_minutes must be a whole number from {SHORTEST_TTL_MINUTES} to {LONGEST_TTL_MINUTES}, "

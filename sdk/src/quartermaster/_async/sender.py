@@ -1,4 +1,4 @@
-"""Send requests, retry them if that is safe, and raise exceptions that contain no request."""
+"""Send requests, retry failed requests if a retry is safe, and raise exceptions that contain no request."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class AsyncSender:
         is_repeatable: bool = True,
         reads_body: bool = False,
     ) -> httpx.Response:
-        """Send a request with retries, and return the successful response, which the caller reads and closes.
+        """Send a request with retries, and return the successful response. The caller reads and closes the response.
 
-        With `reads_body` the body is read already. Raises ApiError or ConnectionFailed.
+        If `reads_body` is set, this method has read the body already. Raises ApiError or ConnectionFailed.
         """
         outcome, _ = await self._send_with_retries(
             make_request, auth, is_repeatable=is_repeatable, reads_body=reads_body
@@ -58,8 +58,8 @@ class AsyncSender:
     async def remove(self, make_request: MakeRequest, auth: httpx.Auth | None) -> httpx.Response | None:
         """Send a request that removes a resource, with retries.
 
-        Return None if an attempt without a response was followed by a 404: the lost attempt has removed the resource.
-        Raises ApiError or ConnectionFailed.
+        Return None if one attempt got no response and a later attempt got a 404: the first of the two has removed the
+        resource. Raises ApiError or ConnectionFailed.
         """
         outcome, may_be_done = await self._send_with_retries(
             make_request, auth, is_repeatable=True, reads_body=True
@@ -69,7 +69,7 @@ class AsyncSender:
     async def _send_with_retries(
         self, make_request: MakeRequest, auth: httpx.Auth | None, *, is_repeatable: bool, reads_body: bool
     ) -> tuple[Outcome, bool]:
-        """Return the outcome of the last attempt, and whether an earlier one may have had its effect."""
+        """Return the outcome of the last attempt, and whether an earlier attempt may have taken effect."""
         retries, may_be_done = 0, False
         while True:
             outcome = await self.send_once(make_request(), auth, reads_body=reads_body)
@@ -85,19 +85,19 @@ class AsyncSender:
                 return outcome, may_be_done
             await async_sleep(pause)
             retries += 1
-            # Any earlier attempt counts: the last one may have been refused because the first had its effect.
+            # Remember every attempt: the service may refuse the last attempt because an earlier one took effect.
             may_be_done = may_be_done or may_have_succeeded(outcome)
 
     async def send_once(
         self, request: httpx.Request, auth: httpx.Auth | None, *, reads_body: bool = True
     ) -> Outcome:
-        """Send a request once, and return the response or the failure."""
-        # Failures are returned: an exception raised here would keep the request, with its credential, as its context.
+        """Send a request once, and return the response or a description of the failure."""
+        # Return the failure: an exception raised here would refer to the request, which contains the credential.
         try:
-            # stream=True always, so that one function serves both bodies that are read here and those that the
-            # caller reads.
+            # Pass stream=True always, so that this function serves both callers that need the body now and callers
+            # that read the body later.
             response = await self.http.send(request, auth=auth, stream=True)
-            # An error has a small body, which is needed for the exception.
+            # Read the body of an error response too: the exception needs its details, and the body is small.
             if reads_body or not response.is_success:
                 await response.aread()
         except httpx.RequestError as error:

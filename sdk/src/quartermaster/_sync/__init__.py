@@ -1,1 +1,1 @@
-"""The source of both halves of the SDK: `python -m sdk.generate` generates the sync half from it."""
+"""The asyncio code of the SDK. `python -m sdk.generate` generates the package `_sync` from this package."""

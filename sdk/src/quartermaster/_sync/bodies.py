@@ -1,4 +1,4 @@
-"""The request body of an upload. It is read from its source while it is sent, again for each attempt."""
+"""The request body of an upload. Each attempt reads the content from its source again while it sends the body."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from quartermaster._multipart import FramedContent
 
 
 class Body(FramedContent, httpx.SyncByteStream):
-    """A body that httpx can iterate over again for another attempt."""
+    """A request body that httpx can iterate over more than once, because each attempt iterates over the body."""
 
     def __iter__(self) -> Iterator[bytes]:
         yield self.head
         offset = self.start
-        # Another attempt iterates again, and the file is where the failed attempt left it.
+        # Rewind the file: a failed attempt may have left the file's position in the middle of the content.
         call(self.content.rewind, offset)
         while offset < self.stop:
             piece = call(self.content.read, min(PIECE_BYTES, self.stop - offset))
             yield piece
-            # httpx asks for the next piece only after this one was sent.
+            # Count the piece as sent here: httpx requests the next piece only after it has sent this piece.
             offset += len(piece)
             self.report_progress(offset)
         yield self.tail
@@ -33,9 +33,9 @@ class Body(FramedContent, httpx.SyncByteStream):
 def open_content(
     source: Source, file_name: str | None, media_type: str | None
 ) -> Iterator[Content]:
-    """Open a source for the block, and read it once to compute its size and digest.
+    """Yield the content of a source, which is read once to compute its size and digest.
 
-    Raises ValueError without a file name, and TypeError for a file in text mode.
+    Raises ValueError if there is no file name, and TypeError if the file is open in text mode.
     """
     name = name_of(source, file_name)
     opened = call(open_file, source)

@@ -1,4 +1,4 @@
-"""The client: a connection pool, a credential, and the groups of operations."""
+"""The client of the service: a connection pool, a credential, and groups of operations such as `files`."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """A client of the service, with an API key or with a deployment's client id and secret.
+    """A client of the service. Its credential is an API key, or a deployment's client id and secret.
 
-    Missing arguments come from SERVICE_BASE_URL, and from SERVICE_CLIENT_ID with SERVICE_CLIENT_SECRET, else from
-    SERVICE_API_KEY. `timeout` is in seconds (default: 60, and 10 to connect). A failed request is retried up to
-    `max_retries` times if that is safe. Raises ConfigurationError if the address or the credential is missing.
+    Without arguments, the client reads the address from SERVICE_BASE_URL. It reads the credential from
+    SERVICE_CLIENT_ID and SERVICE_CLIENT_SECRET, or from SERVICE_API_KEY if these two variables are unset.
+    `timeout` is in seconds (default: 60, and 10 to connect). The client retries a failed request up to `max_retries`
+    times if a retry is safe. Raises ConfigurationError if the address or the credential is missing.
     """
 
     def __init__(
@@ -70,17 +71,17 @@ class Client:
         return str(self._settings.base_url)
 
     def openai(self) -> openai.OpenAI:
-        """Return OpenAI's client for this service, with the credential and context of this client.
+        """Return an OpenAI client that calls this service with the credential and the context of this client.
 
-        Needs the extra `openai`. The client is created once, and closed together with this one.
+        The method needs the extra `openai`. Later calls return the same OpenAI client, closed with this client.
         """
         if self._openai is None:
-            # Imported here: the import takes half a second.
+            # Import openai only on the first call: the import takes half a second.
             import openai
 
             self._openai = openai.OpenAI(
                 base_url=f"{self.base_url}/v1",
-                # OpenAI's client requires a key. `auth` of the HTTP client replaces the header that it makes of it.
+                # OpenAI's client requires an API key, so pass a placeholder. `auth` replaces the placeholder's header.
                 api_key="replaced by the client's own authorization",
                 http_client=httpx.Client(  # type: ignore[arg-type] # httpx serves
                     auth=self._auth, timeout=MODEL_TIMEOUT, verify=trusted_authorities()
@@ -91,12 +92,12 @@ class Client:
     def close(self) -> None:
         """Close all connections."""
         self._http.close()
-        # It has a connection pool of its own; if it was never asked for, openai is not imported either.
+        # OpenAI's client has its own connection pool, so close that client too if `openai` created it.
         if self._openai is not None:
             self._openai.close()
 
     def __enter__(self) -> Client:
-        """Return the client, which the end of the block closes."""
+        """Return this client. The end of the block closes the client."""
         return self
 
     def __exit__(
@@ -106,5 +107,5 @@ class Client:
         self.close()
 
     def __repr__(self) -> str:
-        """Return a description without the credential."""
+        """Return a description of the client that does not contain the credential."""
         return f"{type(self).__name__}(base_url={self.base_url!r})"

@@ -1,4 +1,4 @@
-"""Requests to any route of the service, with JSON or a stream of events as the response."""
+"""Send requests to any route of the service whose response is JSON or a stream of events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quartermaster._events import EventReader
 from quartermaster._settings import MODEL_TIMEOUT
 from quartermaster.errors import ConnectionFailed
 
-# A second PUT sets the same state again. DELETE has a rule of its own for the response that was lost.
+# A second PUT sets the same state again, so it is safe. DELETE is not listed: remove() retries it.
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT"})
 
 
@@ -36,8 +36,8 @@ class Raw:
         """Send a request to a route of the API reference, and return the response's JSON, or None if it is empty.
 
         GET, HEAD, PUT and DELETE are retried after every transient failure, other methods only if they had no effect.
-        If the response to a DELETE was lost and a retry finds nothing, it counts as done: the result is None. Raises
-        ApiError or ConnectionFailed.
+        If the response to a DELETE was lost and the retry returns 404, the deletion counts as done and the method
+        returns None. Raises ApiError or ConnectionFailed.
         """
         url = self._sender.url(path)
 
@@ -51,15 +51,16 @@ class Raw:
             response = self._sender.remove(make_request, self._auth)
         else:
             response = self._sender.send(make_request, self._auth, is_repeatable=method in _REPEATABLE)
-        # 204 has no content, which is no JSON.
+        # A 204 has no content, and empty content is not valid JSON, so do not parse it.
         return response.json() if response is not None and response.content else None
 
     def stream(
         self, path: str, *, json: Any, headers: Mapping[str, str] | None = None
     ) -> Iterator[Any]:
-        """POST JSON to a route that streams events, and yield the data of each event when it arrives.
+        """Send a POST with JSON to a route that streams events, and yield the data of each event when it arrives.
 
-        Raises ApiError, or ConnectionFailed if the stream ends early or has an event that is not JSON.
+        Raises ApiError if the service returns an error. Raises ConnectionFailed if the stream ends early, or if an
+        event's data is not JSON.
         """
         url = self._sender.url(path)
 
@@ -69,7 +70,7 @@ class Raw:
                 "POST", url, json=json, headers=wanted, timeout=MODEL_TIMEOUT
             )
 
-        # Not repeatable: each model call is charged, and each message to an agent has its effect.
+        # Not repeatable: a retry would charge a model call twice, or send a message to an agent twice.
         response = self._sender.open(make_request, self._auth, is_repeatable=False)
         reader = EventReader()
         try:

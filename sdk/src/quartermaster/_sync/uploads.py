@@ -1,7 +1,8 @@
-"""Upload content in one request, or as a resumable upload if it is large or the connection is slow.
+"""Upload content in one request, or as a resumable upload if the content is large or the connection is slow.
 
-Resumable uploads follow `docs/specification/files.md#resumable` of the service. The first request creates the upload
-without content, further ones append at the service's offset, and the operation id identifies the whole.
+Resumable uploads follow `docs/specification/files.md#resumable` of the service. The first request creates an upload
+without content. Each further request appends content at the offset that the service reports. All requests of an upload
+have the same operation id.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ from quartermaster._wire import Value, identifier, query_of
 from quartermaster.errors import ApiError, ConnectionFailed, DigestMismatch
 from quartermaster.resources import UploadedFile, read
 
-# A whole upload that is cut starts again. Up to this size that costs less than the requests of a resumable one.
+# If the connection of a one-request upload is lost, the upload starts again. Up to this size, starting again costs less
+# than the additional requests of a resumable upload.
 RESUMABLE_ABOVE_BYTES = 16 << 20
 SMALLEST_STEP_BYTES, FIRST_STEP_BYTES, LARGEST_STEP_BYTES = 256 << 10, 1 << 20, 16 << 20
 STEP_SECONDS = 5.0
-# Before its last response the service hashes and copies the whole content.
+# The service hashes and copies the whole content before its last response, so the timeout grows with the size.
 FINISHING_BYTES_PER_SECOND = 20 << 20
 _MISMATCH = "mismatching_upload_offset"
 
 
 @dataclass(frozen=True)
 class _Upload:
-    """The content to store, the route that stores it, and the progress function."""
+    """The parameters of one upload: the content, the route that stores the content, and the progress function."""
 
     method: str
     path: str
@@ -58,7 +60,7 @@ class Uploads:
         content: Content,
         progress: Progress | None,
     ) -> UploadedFile:
-        """Upload content by the route of an upload or a replace.
+        """Upload content to the route that creates a file or to the route that replaces a file.
 
         Raises ApiError, ConnectionFailed, ContentChanged or DigestMismatch.
         """
@@ -74,7 +76,7 @@ class Uploads:
             try:
                 return self._send_whole(upload)
             except ApiError as error:
-                # The connection is too slow for one request: go on with small steps.
+                # The connection is too slow for one request: continue with a resumable upload, in small steps.
                 if error.code != UPLOAD_TIMEOUT:
                     raise
         return self._send_resumably(upload)
@@ -94,10 +96,10 @@ class Uploads:
 
     def _send_resumably(self, upload: _Upload) -> httpx.Response:
         created = self._create(upload)
-        # An earlier call with the same operation id has stored the file already.
+        # Return the result: an earlier call with the same operation id has stored the file already.
         if _is_complete(created):
             return created
-        # Only the id of the location is used, so that the credential goes to the configured address in any case.
+        # Use only the id from the Location header, so that the credential is sent only to the configured address.
         path = f"{UPLOADS_PATH}{identifier(created.headers['Location'].rpartition('/')[2])}"
         offset, step, retries = int(created.headers["Upload-Offset"]), FIRST_STEP_BYTES, 0
         while True:
@@ -109,12 +111,12 @@ class Uploads:
                 offset, retries = int(outcome.headers["Upload-Offset"]), 0
                 step = _next_step_bytes(step, time.monotonic() - began_at)
                 continue
-            # A failed step is not sent again as it is: only the service knows how much of it arrived.
+            # Do not send a failed step again unchanged: only the service knows how many of its bytes arrived.
             self._pause(outcome, retries)
             at = self._get_offset(path)
             if _is_complete(at):
                 return self._create(upload)  # The same operation id returns the stored result.
-            # Half a step after each failure: on a bad connection small steps lose less.
+            # Halve the step size after each failure: on a bad connection, a failed small step loses fewer bytes.
             new_offset, step = int(at.headers["Upload-Offset"]), max(SMALLEST_STEP_BYTES, step // 2)
             offset, retries = new_offset, 0 if new_offset > offset else retries + 1
 
@@ -149,15 +151,15 @@ class Uploads:
         if is_last:
             seconds = content.size_bytes / FINISHING_BYTES_PER_SECOND
             timeout = request.extensions["timeout"]
-            # A timeout of None or 0 stays: the caller wants none.
+            # Keep a timeout of None or 0: the caller has disabled the timeout.
             timeout["read"] = timeout["read"] and timeout["read"] + seconds
         request.stream = Body(content, upload.progress, start=offset, stop=stop)
         return self._sender.send_once(request, self._auth)
 
     def _pause(self, failure: ApiError | RequestFailure, retries: int) -> None:
-        """Wait before the next request for the offset. Raises the failure if it must not be retried."""
-        # Both mean that the offset or the step size is wrong, which the next step corrects. As errors of the
-        # service they would be final.
+        """Wait before the next request for the upload's offset. Raises the failure if a retry is not allowed."""
+        # Both codes mean that the offset or the step size is wrong, and the next step corrects it. So wait and
+        # continue, although the retry rules treat both codes as final.
         if isinstance(failure, ApiError) and failure.code in (_MISMATCH, UPLOAD_TIMEOUT):
             failure = RequestFailure(str(failure), was_sent=True)
         pause = retry_delay_seconds(
@@ -184,6 +186,6 @@ def _is_complete(response: httpx.Response) -> bool:
 
 
 def _next_step_bytes(step: int, seconds: float) -> int:
-    """Return a step size that takes about five seconds: a lost step costs little, and round trips few."""
+    """Return a step size that takes about five seconds: a lost step costs little, and few requests are needed."""
     wanted = int(step * STEP_SECONDS / max(seconds, 0.001))
     return max(SMALLEST_STEP_BYTES, min(wanted, LARGEST_STEP_BYTES))

@@ -1,4 +1,4 @@
-"""The usage operations: reports of model calls, and the spending and limits of the client's own credential."""
+"""The usage operations: report model calls, and return the spending and limits of the client's own credential."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ class Usage:
         group_by: Sequence[Dimension] = (),
         only: Mapping[Dimension, UUID | str] | None = None,
     ) -> UsageReport:
-        """Return the usage of a window until now (default: 24 hours), or of a span from `starts_at` to `ends_at`.
+        """Return the usage of a time span: a window that ends now (default: 24 hours), or `starts_at` to `ends_at`.
 
-        The times need a time zone. `interval` returns a time series, `group_by` names dimensions (default without an
-        interval: the model), and `only` filters by one value per dimension. Raises ApiError or ConnectionFailed.
+        `starts_at` and `ends_at` need a time zone. With `interval`, the report is a time series. `group_by` names the
+        dimensions of the groups; the default without an interval is the model. `only` filters by one value for each
+        dimension. Raises ApiError or ConnectionFailed.
         """
         query: dict[str, str | None] = {
             "window": window,
