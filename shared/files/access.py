@@ -1,8 +1,8 @@
-"""Find files within the caller's owner scope, and authorize the caller: every other module obtains files here.
+"""Find files within the caller's owner scope, and authorize the caller. Every other module obtains files here.
 
-An agent reaches the files of the owner it acts for; a user those of the active organization's owners, by workspace
-role. A caller outside the scope gets FileNotFound, the same as for an id that does not exist
-(docs/specification/files.md#permissions).
+An agent reaches the files of the owner for which the agent acts. A user reaches the files of all owners of the active
+organization, as far as the user's workspace role permits. A caller outside the scope gets FileNotFound, as for an id
+that does not exist (docs/specification/files.md#permissions).
 """
 
 from collections.abc import Callable, Iterator
@@ -23,10 +23,11 @@ from shared.identity.errors import OwnerRequired
 from shared.pagination import Page
 
 VERSIONS_LIMIT = 1000
-"""The most versions on a page: nearly every file has its whole history on one."""
+"""The most versions on a page. Nearly every file has fewer versions, so one page lists them all."""
 OVER_OWNER = "over the owner of the file"
 Revalidate = Callable[[Caller], Caller]
-"""Returns a caller as its rows are now. Raises what a new request of a revoked caller would get."""
+"""Returns a caller with the rights that the database has now. If the caller was revoked, raises the error that a new
+request of the caller would get."""
 
 
 class AuthorityLost(Exception):
@@ -36,7 +37,7 @@ class AuthorityLost(Exception):
 # The clock at the moment of reading, not of the transaction's start: a wait for a lock may outlast a deadline.
 UNEXPIRED = "(files.retention_expires_at IS NULL OR files.retention_expires_at > clock_timestamp())"
 is_unexpired: ColumnElement[bool] = literal_column(UNEXPIRED, Boolean)
-# The order matters: a deleted file may also be past its deadline, and neither needs its blob.
+# Check for Deleted first: a deleted file may also be past its deadline. The blob matters only for a file that lives.
 _availability = case(
     (files.c.state == "Deleted", "Deleted"),
     (or_(files.c.state == "Expired", ~is_unexpired), "Expired"),
@@ -52,7 +53,7 @@ _columns = (
     files.c.owner_id,
     files.c.revision,
     files.c.retention_expires_at,
-    # A file that no sweep has ended yet ended at its deadline.
+    # If no sweep has ended an expired file yet, report its deadline as its end.
     func.coalesce(files.c.ended_at, files.c.retention_expires_at).label("ended_at"),
     _availability,
     versions.c.id.label("version_id"),
@@ -71,7 +72,7 @@ SELECT_FILE = select(*_columns).select_from(_joined)
 # Built once: assembling a statement costs as much as running it.
 _FILE = SELECT_FILE.where(files.c.id == bindparam("file_id"))
 _FILE_LOCK = select(files.c.id).where(files.c.id == bindparam("file_id")).with_for_update()
-# The file id too: a version id of another file must not open it.
+# Compare the file id too: access to one file must not open a version of another file.
 _VERSION = select(versions).where(
     versions.c.id == bindparam("version_id"), versions.c.file_id == bindparam("file_id")
 )
@@ -116,18 +117,18 @@ def authorize(caller: Caller, permission: Permission, *, owner_id: UUID, organiz
 
 
 def no_revalidation(caller: Caller) -> Caller:
-    """Return the caller unchanged: for work that no request of its caller started."""
+    """Return the caller unchanged. Use this function for work that was not started by a request of the caller."""
     return caller
 
 
 @contextmanager
 def explain_denial(authorize_again: Callable[[], object]) -> Iterator[None]:
-    """Translate AuthorityLost of the block into the error that the caller would get for a new request."""
+    """Translate AuthorityLost from the block into the error that a new request of the caller would get."""
     try:
         yield
     except AuthorityLost:
         authorize_again()
-        # The caller is valid again: its rights changed twice while the content was received.
+        # The caller has its rights again, after they changed twice during the reception. So a retry can succeed.
         raise ServiceUnavailable("The caller's rights changed while the content was stored; retry.") from None
 
 
@@ -154,7 +155,7 @@ def refuse_ended(file: File) -> None:
 def list_versions(
     session: Session, file_id: UUID, *, cursor: UUID | None = None, limit: int = VERSIONS_LIMIT
 ) -> Page[Version]:
-    """Return a page of a file's versions, newest first; `cursor` is the last version of the page before."""
+    """Return a page of a file's versions, newest first. `cursor` is the id of the previous page's last version."""
     found = _VERSIONS if cursor is None else _VERSIONS.where(versions.c.revision < _LISTED_BEFORE)
     rows = session.execute(found.limit(limit + 1), {"file_id": file_id, "cursor": cursor}).all()
     listed = tuple(Version.of(row, row.id, row.file_id) for row in rows[:limit])
@@ -162,7 +163,7 @@ def list_versions(
 
 
 def get_version(session: Session, file_id: UUID, version_id: UUID) -> Version:
-    """Return a version of a file. Raises VersionNotFound."""
+    """Return a version of a file. Raises VersionNotFound if the file has no version with this id."""
     row = session.execute(_VERSION, {"version_id": version_id, "file_id": file_id}).one_or_none()
     if row is None:
         raise VersionNotFound

@@ -1,4 +1,4 @@
-"""Measure the rows that wait for a worker: the figures for scaling and for alerts."""
+"""Measure the rows that wait for a worker. Scaling and alerts use the result."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,16 @@ from shared.db.database import Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """How many rows are in a state, and the age of the oldest in seconds."""
+    """The number of rows in a state, and the age of the oldest row in seconds."""
 
     state: str
     rows: int
     oldest_seconds: float
 
 
-# Each branch reads its partial index, which is as large as the backlog. No row has the time at which it was marked for
-# deletion, so that age is 0. Versions of an ended file that are not marked yet are counted with those that are.
+# Each branch reads a partial index, which is as large as the backlog. Rows do not record when they were marked for
+# deletion, so the age of that backlog is 0. The count of rows pending deletion includes versions of an ended file that
+# are not marked yet.
 
 _BACKLOG = text(
     """
@@ -39,7 +40,7 @@ FROM files WHERE state = 'Available' AND retention_expires_at <= now()
 
 
 def measure_backlog(session: Session) -> list[Backlog]:
-    """Return the number of rows to place, remove, abort or expire, and the oldest of each."""
+    """Return, for the rows to place, remove, abort and expire, their number and the age of the oldest row."""
     return [
         Backlog(state=row.state, rows=row.rows, oldest_seconds=float(row.oldest_seconds or 0))
         for row in session.execute(_BACKLOG)

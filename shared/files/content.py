@@ -1,4 +1,4 @@
-"""Find the version that a download names: with credentials any version of the file, with a grant the grant's."""
+"""Find the version to download. Credentials open any version of a file; a grant opens only the grant's version."""
 
 from uuid import UUID
 
@@ -20,7 +20,10 @@ _CHECKSUMS = select(blobs.c.chunk_checksums).where(blobs.c.version_id == bindpar
 
 
 def find_chunk_checksums(session: Session, version_id: UUID) -> bytes | None:
-    """Return the checksums of a version's chunks; None if there are none yet, or the store verifies itself."""
+    """Return the checksums of a version's chunks.
+
+    Return None if no checksums are recorded yet, or if the store verifies its content itself.
+    """
     found = session.execute(_CHECKSUMS, {"version_id": version_id}).scalar_one_or_none()
     return None if found is None else bytes(found)
 
@@ -32,7 +35,7 @@ def get_content(session: Session, caller: Caller, file_id: UUID, version_id: UUI
     """
     file = get_file(session, caller, file_id, Permission.FILE_READ, pending=Availability.PENDING)
     refuse_ended(file)
-    # The common case needs no second statement: the file's row was read together with its current version's blob.
+    # The file's row was read together with its current version's blob, so this common case needs no second statement.
     if version_id is None or version_id == file.version.id:
         is_placed = file.availability is Availability.AVAILABLE
         return Content(
@@ -42,7 +45,7 @@ def get_content(session: Session, caller: Caller, file_id: UUID, version_id: UUI
             is_placed=is_placed,
             is_damaged=file.is_damaged,
         )
-    # An earlier version has a blob of its own, placed or damaged independently of the current one.
+    # Read the earlier version's blob: it may be placed or damaged although the current version's blob is not.
     version = get_version(session, file_id, version_id)
     blob = session.execute(_BLOB, {"version_id": version_id}).one_or_none()
     return Content(
@@ -57,14 +60,14 @@ def get_content(session: Session, caller: Caller, file_id: UUID, version_id: UUI
 def authorize_reading(content: Content, caller: Caller) -> None:
     """Raise FileNotFound or PermissionDenied unless the caller may still read this content."""
     if content.owner_id is None:
-        raise FileNotFound  # a grant opened it, which gives no access by credentials
+        raise FileNotFound  # the content was opened by a grant, which gives no access by credentials
     authorize(
         caller, Permission.FILE_READ, owner_id=content.owner_id, organization_id=content.organization_id
     )
 
 
 def refuse_unreadable(content: Content, store: BlobStore) -> None:
-    """Raise FilePending for content that this store cannot read yet, BlobDamaged for damaged content."""
+    """Raise FilePending if this store cannot read the content yet, BlobDamaged if the content is damaged."""
     if content.is_damaged:
         raise BlobDamaged
     if not content.is_placed and not store.can_read_staged(content.version.id):

@@ -1,6 +1,7 @@
-"""Delete a file: unreachable from the commit on, its bytes are removed later (docs/specification/files.md#delete).
+"""Delete a file. No request can read the file after the commit; a worker removes its bytes later.
 
-Each use of a grant reads the file's state, so the file's grants end too. A file with references is not deleted.
+Each use of a grant reads the file's state, so the file's grants end too. A file with references is not deleted
+(docs/specification/files.md#delete).
 """
 
 from datetime import datetime
@@ -30,7 +31,7 @@ from shared.identity.audit import record
 
 
 def delete(database: Database, actor: Actor, file_id: UUID, operation_id: UUID) -> Deletion:
-    """Delete a file, and record the actor; a retry returns the first result.
+    """Delete a file, and record the actor in the audit. A retry with the same operationId returns the first result.
 
     Raises FileNotFound, PermissionDenied, OperationConflict, OperationInProgress, FileExpired, FileDeleted,
     FileReferenced (with the references), ServiceUnavailable.
@@ -47,7 +48,7 @@ def _delete(session: Session, actor: Actor, file_id: UUID, operation: Operation)
     # Authorize before locking too: a caller without rights must not wait for the row, nor make others wait.
     get_file(session, caller, file_id, Permission.FILE_DELETE, pending=Availability.PENDING)
     lock_file(session, file_id)
-    # Read again under the lock: the row includes concurrent writes, and cannot change until the commit.
+    # Read again under the lock: now the row includes all concurrent writes and cannot change until the commit.
     file = get_file(session, caller, file_id, Permission.FILE_DELETE, pending=Availability.PENDING)
     earlier = get_idempotency_state(session, operation)
     if earlier.outcome is not None:
@@ -59,7 +60,7 @@ def _delete(session: Session, actor: Actor, file_id: UUID, operation: Operation)
             references=[{"kind": at.kind, "referenceId": at.reference_id} for at in references]
         )
     deleted_at = _end(session, file_id)
-    # The operation keeps the deadline too: a replay reports what was true at the first attempt.
+    # Store the deadline with the operation too: a replay reports the deadline of the first attempt.
     row = operation_values(operation, None) | {"file_id": file_id, "version_id": file.version.id}
     session.execute(insert(operations).values(**row, retention_expires_at=file.retention_expires_at))
     mark_for_deletion(

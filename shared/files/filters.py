@@ -1,8 +1,9 @@
-"""The filters of the list of files: the one declaration from which each interface makes its own.
+"""The filters of the list of files. The API, the console and the command line derive their filters from this module.
 
-`GET /files` makes its query parameters of it (`web/files/schemas.py`), the console its form, the command line its
-options. The SDK declares its own parameters, and a test compares them. To add a filter, add a field to `FileFilter`:
-with its `condition`, unless `listing.py` applies it otherwise, and with a `form` if the console offers it.
+`GET /files` derives its query parameters from `FileFilter` (`web/files/schemas.py`), the console its form, and the
+command line its options. The SDK declares its own parameters, and a test compares the two. To add a filter, add a field
+to `FileFilter`. Set `condition`, unless `listing.py` applies the filter itself. Set `form` if the console offers the
+filter.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ _DECLARATION = "filter"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """A filter's field in the console's form; with `choices` a selection, else a text or a day."""
+    """A filter's field in the console's form. With `choices` the field is a selection, otherwise a text or a date."""
 
     name: str
     label: str
@@ -34,9 +35,10 @@ class FormField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterDeclaration:
-    """How interfaces offer a filter, and the condition by which it narrows the list.
+    """The names of a filter in each interface, and the SQL condition that the filter adds to the list.
 
-    `name` is the field of `FileFilter`, `option` the command line's (without dashes), `kind` the type of its value.
+    `name` is the field of `FileFilter`, `option` is the command line's option without dashes, and `kind` is the type of
+    the filter's value.
     """
 
     name: str = ""
@@ -47,11 +49,11 @@ class FilterDeclaration:
     examples: Sequence[str] = ()
     form: FormField | None = None
     condition: Callable[[Any], ColumnElement[bool]] | None = None
-    """Makes a condition of the value; None where `listing.py` chooses indexes by the filter instead."""
+    """Returns the SQL condition for a value. None if `listing.py` applies the filter itself, to choose an index."""
 
     @property
     def choices(self) -> Sequence[str]:
-        """The values of a filter that has few; empty for others."""
+        """The values of a filter that permits only certain values; empty for a filter that permits any value."""
         return [str(value) for value in self.kind] if issubclass(self.kind, StrEnum) else []
 
 
@@ -62,7 +64,7 @@ def _declare(description: str, *, option: str, **more: Any) -> Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFilter:
-    """The files of the scope that a list shows; None does not narrow it."""
+    """The filters of a list of files. A filter that is None does not narrow the list."""
 
     name: str | None = field(
         default=None,
@@ -95,12 +97,13 @@ class FileFilter:
         metadata=_declare(
             "Files with this availability.",
             option="availability",
-            # Not Pending: it lasts for seconds, and staged content of a local store is Available.
+            # Do not offer Pending: a file is Pending only for seconds, and never in a local store.
             form=FormField(name="availability", label="State", choices=("Available", "Expired", "Deleted")),
         ),
     )
     owner_id: UUID | None = field(default=None, metadata=_declare("Files of this identity.", option="owner"))
-    # A file is created when its first upload begins: its id begins with that time, and lists are in the ids' order.
+    # A file's creation time is the time when its first upload began. The file's id begins with the same time, so a list
+    # in the order of the ids is also in the order of creation.
     created_from: datetime | None = field(
         default=None,
         metadata=_declare(

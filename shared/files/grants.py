@@ -1,7 +1,7 @@
-"""Read grants: bearer access to one exact version for a limited time (docs/specification/files.md#grants).
+"""Read grants: tokens that let any bearer read one version for a limited time (docs/specification/files.md#grants).
 
-Only the token's hash is stored. At each use one statement checks the grant, the database's clock and the file's state,
-so deletion, expiry and revocation take effect everywhere with their commit.
+Only the token's hash is stored. At each use of a token, one statement checks the grant, the database's clock and the
+file's state. So a deletion, an expiry or a revocation takes effect in every process as soon as it is committed.
 """
 
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ from shared.pagination import Page, Position, descending, paginate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A version that a resource shows to its readers, by links of this life."""
+    """A version that a resource shows to its readers, and the lifetime of the links to the version."""
 
     file_id: UUID
     version_id: UUID
@@ -41,7 +41,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """Bearer access to a version that a resource shows, and when it ends."""
+    """A link that lets any bearer read a version that a resource shows, and the time when the link ends."""
 
     token: str = field(repr=False)
     access_expires_at: datetime
@@ -93,7 +93,7 @@ FROM subject
 """  # noqa: S608 (constants)
 )
 MAX_LINKS = 20
-"""The most revoked links of one period that are replaced; after them readers get no link until the next period."""
+"""The most links of one period. If all of them were revoked, readers get no link until the next period."""
 
 _is_valid = and_(
     read_grants.c.revoked_at.is_(None),
@@ -116,7 +116,7 @@ _GRANTED = (
     .outerjoin(blobs, blobs.c.version_id == versions.c.id)
     .where(read_grants.c.token_hash == bindparam("token_hash"), read_grants.c.file_id == bindparam("file_id"))
 )
-# The file's retention may end first; LEAST passes over a NULL.
+# Use the earlier of the two ends, because the file's retention may end before the grant. LEAST ignores a NULL.
 _GRANT = text(
     f"""
 WITH made AS (
@@ -145,11 +145,11 @@ _STANDING = (
 def create_grant(
     database: Database, actor: Actor, file_id: UUID, version_id: UUID, ttl_seconds: int
 ) -> ReadGrant:
-    """Create a grant on a version, and record the actor; it ends with the file's retention at the latest.
+    """Create a grant on a version, and record the actor. The grant ends when the file's retention ends, or earlier.
 
     Raises FileNotFound, PermissionDenied, VersionNotFound, FileExpired, FileDeleted.
     """
-    # The id is not secret and is listed; the token is returned once and only its hash is stored.
+    # Issue an id besides the token: lists show the id, which is not secret. The token is returned only here.
     token, grant_id = issue(Prefix.GRANT), new_id()
     with database.autocommit() as session:
         file = get_file(session, actor.caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
@@ -186,11 +186,11 @@ def create_grant(
 
 
 def grant_to_readers(session: Session, reading: Reading, *, key: bytes, now: datetime) -> Link | None:
-    """Return the current link for readers of the resource that refers to a file; None if the file has ended.
+    """Return the current link for readers of the resource that refers to a file.
 
-    The link stays the same for half of its lifetime: its token is derived from the key and the link's end, so the
-    resource need not store it, and a renewed file gets another link. Without a reference from the resource the result
-    is None.
+    Return None if the file has ended, or if the resource does not refer to the file. Calls return the same link for
+    half of the link's lifetime: the link's token is derived from the key and the link's end, so the resource need not
+    store the token. A file whose retention was renewed gets another link.
     """
     ends_at = _end_of_period(reading.ttl, now)
     named, revoked = ends_at, 0
@@ -210,7 +210,7 @@ def grant_to_readers(session: Session, reading: Reading, *, key: bytes, now: dat
         if row is None:
             return None
         if row.access_expires_at != named:
-            # The file ends before the period does: repeat with its end, from which the token is derived.
+            # The file ends before the period does. Repeat with the file's end, from which the token is then derived.
             named = row.access_expires_at
         elif row.is_revoked:
             revoked += 1
@@ -220,14 +220,14 @@ def grant_to_readers(session: Session, reading: Reading, *, key: bytes, now: dat
 
 
 def _end_of_period(ttl: timedelta, now: datetime) -> datetime:
-    """Return the end of the current link's lifetime, which is between half of `ttl` and all of it away."""
+    """Return the end of the current link's lifetime: between half of `ttl` and the whole `ttl` after `now`."""
     # All readers within half a lifetime compute the same moment, and so the same token.
     period = ttl.total_seconds() / 2
     return datetime.fromtimestamp((int(now.timestamp() / period) + 2) * period, tz=UTC)
 
 
 def _token_to_readers(reading: Reading, key: bytes, ends_at: datetime, revoked: int) -> Secret:
-    """Return the derived token of the link with this end; each revoked one is followed by another."""
+    """Return the token of the link with this end. `revoked` is the number of earlier links that were revoked."""
     suffix = f"/{revoked}" if revoked else ""
     return derive(
         Prefix.GRANT,
@@ -239,10 +239,10 @@ def _token_to_readers(reading: Reading, key: bytes, ends_at: datetime, revoked: 
 def get_granted_content(session: Session, file_id: UUID, token: str) -> Content:
     """Return the version that a token opens.
 
-    Raises GrantNotFound for a token that was never of this file, GrantExpired for one that no longer works, and
-    OrganizationSuspended if the organization of its creator is suspended.
+    Raises GrantNotFound if this file has no grant with this token, GrantExpired if the grant has ended, and
+    OrganizationSuspended if the organization of the grant's creator is suspended.
     """
-    # A malformed token needs no query.
+    # Refuse a malformed token without a query.
     if not is_well_formed(token, Prefix.GRANT):
         raise GrantNotFound
     row = session.execute(_GRANTED, {"token_hash": hash_secret(token), "file_id": file_id}).one_or_none()
@@ -261,14 +261,14 @@ def get_granted_content(session: Session, file_id: UUID, token: str) -> Content:
 
 
 def require_unrevoked(database: Database, token: str) -> None:
-    """Check that a download that began with a token may continue; it may even if the token has expired meanwhile.
+    """Check that a download that began with a token may continue. The token's expiry does not stop the download.
 
-    Raises GrantExpired if it was revoked or its file deleted, OrganizationSuspended, ServiceUnavailable.
+    Raises GrantExpired if the grant was revoked or its file deleted, OrganizationSuspended, ServiceUnavailable.
     """
     with database.autocommit() as session:
         row = session.execute(_STANDING, {"token_hash": hash_secret(token)}).one_or_none()
     if row is None:
-        # A grant without a row had expired long ago and was purged, which does not end a download.
+        # A purge deletes a grant a day after the grant expired, and an expired grant does not stop a download.
         return
     if row.is_revoked:
         raise GrantExpired
@@ -279,7 +279,7 @@ def require_unrevoked(database: Database, token: str) -> None:
 def list_grants(
     session: Session, *, actor: Actor, file_id: UUID, **page: Unpack[Position]
 ) -> Page[ListedGrant]:
-    """Return a page of the grants of a file, newest first; a grant is listed until a day after its end.
+    """Return a page of the grants of a file, newest first. A grant is listed until one day after the grant's end.
 
     Raises FileNotFound, PermissionDenied.
     """
@@ -289,10 +289,10 @@ def list_grants(
 
 
 def revoke_grant(session: Session, *, actor: Actor, file_id: UUID, grant_id: UUID) -> ListedGrant:
-    """Revoke a grant; repeating it changes nothing. Raises FileNotFound, PermissionDenied, GrantNotFound."""
+    """Revoke a grant; a repeated call changes nothing. Raises FileNotFound, PermissionDenied, GrantNotFound."""
     organization_id = _authorize(session, actor, file_id)
     mine = (_table.id == grant_id, _table.file_id == file_id)
-    # Locked, so that of two concurrent revocations exactly one is recorded.
+    # Lock the row, so that only the first of two concurrent revocations is recorded.
     found = session.execute(select(*_columns).where(*mine).with_for_update()).one_or_none()
     if found is None:
         raise GrantNotFound("The file has no such read grant.")
@@ -313,11 +313,14 @@ def revoke_grant(session: Session, *, actor: Actor, file_id: UUID, grant_id: UUI
 
 
 def _authorize(session: Session, actor: Actor, file_id: UUID) -> UUID:
-    """Return the file's organization. Raises FileNotFound, PermissionDenied unless the actor may manage its grants."""
+    """Return the id of the file's organization.
+
+    Raises FileNotFound or PermissionDenied if the actor may not manage the file's grants.
+    """
     if actor.caller.executor.kind is not ExecutorKind.OPERATOR:
         file = get_file(session, actor.caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
         return file.organization_id
-    # An operator at the command line administers the grants of every file, but reads no content.
+    # Skip the owner scope for an operator at the command line, who manages all grants but reads no content.
     statement = select(files.c.organization_id).where(files.c.id == file_id)
     organization_id: UUID | None = session.execute(statement).scalar_one_or_none()
     if organization_id is None:

@@ -1,8 +1,8 @@
-"""Idempotency keys: one operationId of one executing identity has one effect and one result.
+"""Idempotency keys: all attempts with the same executing identity and operationId have one effect and one result.
 
-The commit of the first attempt inserts the operation's row together with its effect. A retry with the same request and
-content gets that result; any other is refused. A concurrent attempt waits at the unique key for the first to commit
-(docs/specification/files.md#idempotency).
+The first attempt commits the operation's row and its effect in one transaction. A retry with the same request and
+content gets the first attempt's result; a retry with another request or content is refused. A concurrent attempt waits
+at the unique key until the first attempt has committed (docs/specification/files.md#idempotency).
 """
 
 import hashlib
@@ -31,7 +31,7 @@ from shared.identity.access.callers import Caller
 
 
 class OperationKind(StrEnum):
-    """The writes with an operationId; each has its own space of ids."""
+    """The kinds of writes that have an operationId. The same operationId may be used once for each kind."""
 
     UPLOAD = "upload"
     REPLACE = "replace"
@@ -49,7 +49,7 @@ class Operation:
 
     @classmethod
     def of(cls, caller: Caller, kind: OperationKind, operation_id: UUID, **asked: Any) -> Self:
-        """Return the operation of a caller's attempt with these parameters."""
+        """Return the operation for an attempt of a caller; `asked` are the request's parameters except the content."""
         return cls(
             # The executing identity and not the owner: two agents of one owner may choose the same operationId.
             executor_id=caller.executor.id,
@@ -74,7 +74,7 @@ class Outcome:
 class IdempotencyState:
     """The state before an attempt: the database's time, and the outcome of an earlier attempt.
 
-    `is_storage_refused`: the payer, if one was named, owes for storage and may not store more.
+    `is_storage_refused` is true if a payer was named who owes for storage and so may not store more.
     """
 
     now: datetime
@@ -84,7 +84,7 @@ class IdempotencyState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prechecked:
-    """A write that may begin: its operation, an earlier attempt's outcome, and the owner and payer of the result."""
+    """A write whose checks have passed and whose content may be received."""
 
     operation: Operation
     outcome: Outcome | None
@@ -95,7 +95,7 @@ class Prechecked:
 
 def hash_request(**values: Any) -> bytes:
     """Return a hash of a request's parameters, independent of their order."""
-    # Sorted keys: a client may send its parameters in any order when it retries.
+    # Sort the keys: a client that retries may send its parameters in another order.
     return hashlib.sha256(json.dumps(values, default=str, sort_keys=True).encode()).digest()
 
 
@@ -111,7 +111,7 @@ def get_idempotency_state(
 ) -> IdempotencyState:
     """Return the state of an operation. Raises OperationConflict if an earlier attempt had other parameters.
 
-    `payer_id` is the payer of what the operation would store.
+    `payer_id` is the payer of the content that the operation would store.
     """
     row: Any = session.fetch_one(_STATE, {**_key(operation), "payer_id": payer_id})
     if row.request_hash is not None and bytes(row.request_hash) != operation.request_hash:
@@ -121,7 +121,7 @@ def get_idempotency_state(
 
 
 def get_outcome(database: Database, operation: Operation) -> Outcome:
-    """Return the outcome that another attempt has just committed. Raises OperationInProgress without one."""
+    """Return the outcome that another attempt has just committed. Raises OperationInProgress if none has committed."""
     with database.autocommit() as session:
         outcome = get_idempotency_state(session, operation).outcome
     if outcome is None:
@@ -130,14 +130,14 @@ def get_outcome(database: Database, operation: Operation) -> Outcome:
 
 
 def replay(store: BlobStore, outcome: Outcome, content: ReceivedContent) -> Receipt:
-    """Return the first result of an operation for the same content. Raises OperationConflict for other content."""
+    """Return the first result of an operation. Raises OperationConflict if the content is not the first attempt's."""
     if outcome.content_hash != hash_content(content):
         raise OperationConflict
     return replayed_receipt(store, outcome)
 
 
 def replayed_receipt(store: BlobStore, outcome: Outcome) -> Receipt:
-    """Return the receipt of an earlier outcome."""
+    """Return the receipt of an earlier attempt's outcome, marked as a replay."""
     return Receipt(
         version=outcome.version,
         purpose=outcome.purpose,
@@ -149,7 +149,7 @@ def replayed_receipt(store: BlobStore, outcome: Outcome) -> Receipt:
 
 @contextmanager
 def serialized() -> Iterator[None]:
-    """Translate the errors of a commit that waited for another attempt with the same key.
+    """Translate the database errors of a commit that waited for another attempt with the same operationId.
 
     Raises OperationInProgress if the wait was too long, OperationConflict if the other attempt was for another file.
     """
@@ -167,7 +167,7 @@ def serialized() -> Iterator[None]:
 
 
 def operation_values(operation: Operation, content: ReceivedContent | None) -> dict[str, Any]:
-    """Return the parameters of the operation's row, for the statement that inserts it with its effect."""
+    """Return the columns of the operation's row for the statement that inserts the row together with the effect."""
     content_hash = None if content is None else hash_content(content)
     return {**_key(operation), "request_hash": operation.request_hash, "content_hash": content_hash}
 
@@ -181,7 +181,7 @@ def _key(operation: Operation) -> dict[str, Any]:
 
 
 def _get_outcome(session: Session, done: Any) -> Outcome:
-    """Return the effect of an operation; its rows stay after the file's content has ended."""
+    """Return the effect of an operation. The rows that describe the effect are kept after the file has ended."""
     row = session.execute(_DONE, {"version_id": done.version_id}).one()
     return Outcome(
         version=Version.of(row, row.id, row.file_id),
@@ -210,7 +210,8 @@ def _state_query() -> Select[Any]:
     return select(one.c.now, *columns, is_refused).select_from(one.outerjoin(operations, done))
 
 
-# Two statements: almost no operation has an earlier attempt, and planning the joins costs more than the first lookup.
+# Use a second statement with the joins only if there was an earlier attempt, which is rare: planning the joins costs
+# more than the first lookup.
 _STATE = Prepared(_state_query())
 _DONE = (
     select(versions, files.c.purpose)

@@ -1,6 +1,6 @@
 """Store imported media as a file, in the transaction that writes the import's own row.
 
-Messaging media cannot be renewed or replaced: it is what was received, for a while.
+Messaging media is a record of what was received and is kept for a limited time, so it cannot be renewed or replaced.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class NewMedia:
 def write_media(session: Session, staged: StagedContent, media: NewMedia, content: ReceivedContent) -> None:
     """Insert the file, its version and its staged blob.
 
-    Raises ValidationFailed for a retention that `check_deadline` refuses, ServiceUnavailable if a sweep has deleted the
+    Raises ValidationFailed if `check_deadline` refuses the retention, ServiceUnavailable if a sweep has deleted the
     staged bytes.
     """
     now = datetime.now(UTC)

@@ -1,8 +1,8 @@
-"""List the files of a caller's owner scope, newest first, at a cost that depends on the page alone.
+"""List the files of a caller's owner scope, newest first. The cost depends on the size of the page alone.
 
-Files are indexed by owner or organization, purpose, state and id. A list is the union of branches, one for each purpose
-and state, each read in index order. Names and media types have an index of their own (`searching.py`). A new filter
-that no index supports makes a list scan.
+Files are indexed by owner or organization, purpose, state and id. A list is the union of queries called branches: one
+branch for each purpose and state, which reads its rows in index order. Names and media types have a separate index
+(`searching.py`). A new filter that no index supports would make the list scan all files of the scope.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,7 +58,7 @@ _is_placed = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scope:
-    """The files that a caller may list: the column of their owner, and its values."""
+    """The files that a caller may list: those that have one of the values `ids` in `column`."""
 
     column: ColumnElement[UUID]
     ids: Sequence[UUID]
@@ -66,19 +66,22 @@ class _Scope:
 
     @property
     def is_theirs(self) -> ColumnElement[bool]:
-        """The condition of files in the scope."""
+        """The SQL condition that a file is in the scope."""
         return and_(self.column == any_(cast(list(self.ids), ARRAY(Uuid))), *self.within)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of the scope in the index of words."""
+        """The words by which the index of words finds the files of the scope."""
         prefix = "o:" if self.column is files.c.organization_id else "w:"
         return tuple(f"{prefix}{each}" for each in self.ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Branch:
-    """Conditions that an index serves in order, or that few rows meet; no two branches have a file in common."""
+    """A part of a list, which has no file in common with the list's other branches.
+
+    Either an index returns the rows that meet the conditions in the order of the list, or few rows meet them.
+    """
 
     conditions: tuple[ColumnElement[bool], ...]
     has_few: bool = False
@@ -93,7 +96,7 @@ def list_files(
     limit: int,
     pending: Availability,
 ) -> Page:
-    """Return a page of the files of the caller's owner scope, newest first; a user without FileRead gets none.
+    """Return a page of the files of the caller's owner scope, newest first. A user without FileRead gets an empty page.
 
     `pending` is the availability of staged content. Raises PermissionDenied, ValidationFailed.
     """
@@ -101,7 +104,7 @@ def list_files(
     branches = [*_branches(wanted, pending)]
     if wanted.name is None and wanted.media_type is None:
         found = _newest(scope, branches, _span(wanted, cursor), limit + 1).subquery()
-        # One file more than the page shows that there is a next page.
+        # Read one file more than the page holds: if that file exists, there is a next page.
         newest: Any = select(found.c.id).order_by(found.c.id.desc()).limit(limit + 1)
     else:
         newest = _search(session, scope, branches, wanted, cursor=cursor, count=limit + 1)
@@ -119,8 +122,11 @@ def _search(
     cursor: UUID | None,
     count: int,
 ) -> Sequence[UUID]:
-    """Return the newest ids by words: first among the newest of a few owners or an organization, then by the index."""
-    # The index has a word for each family of types, without the "/*".
+    """Return the newest ids of files that match words.
+
+    If the scope is an organization or has few owners, search among the newest files first, then in the index of words.
+    """
+    # Remove the "/*": for all types that begin with "image/", the index has the word "image".
     media_type = None if wanted.media_type is None else wanted.media_type.removesuffix("/*")
     word_query = WordQuery(scope_words=scope.words, media_type=media_type, name=wanted.name)
     found: Sequence[UUID] = ()
@@ -152,17 +158,17 @@ def _scope(caller: Caller) -> _Scope:
 
 
 def _narrowed(scope: _Scope, owner_id: UUID | None) -> _Scope:
-    """Return the part of a scope that one owner has."""
+    """Return the part of a scope that belongs to one owner; all of the scope if `owner_id` is None."""
     if owner_id is None:
         return scope
     if scope.column is files.c.owner_id:
         return replace(scope, ids=[each for each in scope.ids if each == owner_id])
-    # Any owner id may be asked for: the condition of the organization keeps the files of others out.
+    # Keep the scope's own condition: a client may send any owner id, also one of another organization.
     return _Scope(column=files.c.owner_id, ids=[owner_id], within=(scope.is_theirs,))
 
 
 def _span(wanted: FileFilter, cursor: UUID | None) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions of the cursor and of all filters that have one, for each branch of the union."""
+    """Return the conditions that every branch has: that of the cursor, and those of all filters with a condition."""
     values = ((each, getattr(wanted, each.name)) for each in FILTERS)
     narrowing = (
         each.condition(value) for each, value in values if each.condition is not None and value is not None
@@ -171,7 +177,7 @@ def _span(wanted: FileFilter, cursor: UUID | None) -> tuple[ColumnElement[bool],
 
 
 def _branches(wanted: FileFilter, pending: Availability) -> Iterator[_Branch]:
-    """Yield the branches with files that match."""
+    """Yield the branches that can contain files that match the filter."""
     for purpose in Purpose if wanted.purpose is None else (wanted.purpose,):
         for branch in _branches_of(wanted.availability, pending):
             yield replace(branch, conditions=(files.c.purpose == purpose.value, *branch.conditions))
@@ -191,7 +197,7 @@ def _branches_of(availability: Availability | None, pending: Availability) -> It
             yield _Branch(conditions=(is_available, is_unexpired, is_staged), has_few=True)
         case Availability.EXPIRED:
             yield _Branch(conditions=(files.c.state == "Expired",))
-            # Those that are past their deadline and that no sweep has ended yet.
+            # Include files that are past their deadline and that no sweep has ended yet.
             is_over = files.c.retention_expires_at <= func.now()
             yield _Branch(conditions=(is_available, is_over), has_few=True)
         case Availability.DELETED:
@@ -201,7 +207,7 @@ def _branches_of(availability: Availability | None, pending: Availability) -> It
 def _newest(
     scope: _Scope, branches: Sequence[_Branch], span: Sequence[ColumnElement[bool]], count: int
 ) -> CompoundSelect[Any]:
-    """Select the ids of all branches, at most `count` of each owner."""
+    """Select ids of all branches: the newest `count` for each owner, or all ids of a branch that has few files."""
     return union_all(
         *(
             _few(scope, span, branch) if branch.has_few else _newest_of(scope, span, branch, count)
@@ -213,7 +219,7 @@ def _newest(
 def _newest_of(
     scope: _Scope, span: Sequence[ColumnElement[bool]], branch: _Branch, count: int
 ) -> Select[Any]:
-    """Select the newest of each owner, along an index that begins with the conditions' columns."""
+    """Select the newest ids of each owner from an index that begins with the columns of the branch's conditions."""
     ids = cast(list(scope.ids), ARRAY(Uuid))
     owners = func.unnest(ids).table_valued("id").render_derived("owners")
     own = select(files.c.id).where(scope.column == owners.c.id, *scope.within, *span, *branch.conditions)
@@ -222,5 +228,5 @@ def _newest_of(
 
 
 def _few(scope: _Scope, span: Sequence[ColumnElement[bool]], branch: _Branch) -> Select[Any]:
-    """Select all ids of a branch without an order: there are never many, as of pending files."""
+    """Select all ids of a branch that never has many files (for example pending files), in no order."""
     return select(files.c.id).where(scope.is_theirs, *span, *branch.conditions)

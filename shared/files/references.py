@@ -1,4 +1,4 @@
-"""References: resources that point at a file and prevent its deletion.
+"""References from resources to files. A file cannot be deleted while a resource refers to the file.
 
 A reference gives neither ownership nor access (docs/specification/files.md#references).
 """
@@ -35,8 +35,8 @@ class ReferenceKind(StrEnum):
 
 
 def list_references(session: Session, file_id: UUID, *, limit: int = REFERENCE_LIMIT) -> list[Reference]:
-    """Return the references to a file, oldest first, at most a thousand by default."""
-    # The id breaks ties of references that one transaction added.
+    """Return the references to a file, oldest first, at most `limit` of them."""
+    # Order by the id too: references that one transaction added have the same time.
     query = select(references).where(references.c.file_id == file_id)
     rows = session.execute(query.order_by(references.c.created_at, references.c.reference_id).limit(limit))
     return [
@@ -47,7 +47,7 @@ def list_references(session: Session, file_id: UUID, *, limit: int = REFERENCE_L
 def list_referred_files(
     session: Session, kind: ReferenceKind, reference_ids: Sequence[str]
 ) -> Mapping[str, Sequence[UUID]]:
-    """Return the ids of the files that each resource refers to, at most 20 of each, by the resource's id."""
+    """Return a mapping from each resource's id to the ids of the files that it refers to, at most 20 per resource."""
     rows = session.execute(
         _REFERRED, {"kind": kind.value, "ids": list(reference_ids), "limit": REFERRED_LIMIT}
     )
@@ -57,7 +57,7 @@ def list_referred_files(
 def add_reference(
     database: Database, caller: Caller, file_id: UUID, kind: ReferenceKind, reference_id: str
 ) -> tuple[Reference, bool]:
-    """Add a reference from a resource to a file; return it and whether it is new.
+    """Add a reference from a resource to a file. Return the reference, and whether it is new.
 
     Raises FileNotFound, PermissionDenied, FileExpired, FileDeleted.
     """
@@ -76,7 +76,7 @@ def add_reference(
 
 
 def refer(session: Session, file_id: UUID, kind: ReferenceKind, reference_id: str) -> bool:
-    """Insert a reference to an available file, with its row locked by the caller; return whether it is new."""
+    """Insert a reference to an available file whose row the caller has locked. Return whether the reference is new."""
     row = {"file_id": file_id, "kind": kind.value, "reference_id": reference_id}
     return session.execute(insert(references).values(row).on_conflict_do_nothing()).rowcount == 1
 
@@ -84,7 +84,7 @@ def refer(session: Session, file_id: UUID, kind: ReferenceKind, reference_id: st
 def remove_reference(
     database: Database, actor: Actor, file_id: UUID, kind: ReferenceKind, reference_id: str
 ) -> None:
-    """Remove a reference to a file, and record the actor; without references the file may be deleted.
+    """Remove a reference to a file, and record the actor. After its last reference is removed, the file may be deleted.
 
     Raises FileNotFound, PermissionDenied, ReferenceNotFound.
     """

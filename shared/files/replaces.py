@@ -1,7 +1,8 @@
-"""Replace a file's content with a new version, if the caller names the current one.
+"""Replace a file's content with a new version, if the caller names the current version.
 
-Of two replaces that expect the same version exactly one wins, decided by the row's lock. Earlier versions stay readable
-until the file ends; owner and retention stay (docs/specification/files.md#replace).
+Of two replaces that expect the same version, the one that locks the file's row first wins; the other fails. Earlier
+versions stay readable until the file ends. The owner and the retention do not change
+(docs/specification/files.md#replace).
 """
 
 from dataclasses import dataclass
@@ -47,7 +48,10 @@ from shared.identity.authentication.revalidation import authority
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceRequest:
-    """The parameters of a replace, without its content; it is refused without both expectations."""
+    """The parameters of a replace, without its content.
+
+    A request without the expected version or the expected revision is refused.
+    """
 
     operation_id: UUID
     file_id: UUID
@@ -57,7 +61,7 @@ class ReplaceRequest:
     time_limit_seconds: float
 
 
-# The UPDATE decides between concurrent writers: it waits for the row's lock and then re-evaluates its condition.
+# The UPDATE decides between concurrent writers: it waits for the row's lock and then evaluates its condition again.
 _COMMIT = f"""
 WITH file AS (
     UPDATE files SET current_version_id = :version_id, revision = revision + 1
@@ -92,7 +96,7 @@ def replace(
     *,
     revalidate: Revalidate = no_revalidation,
 ) -> Receipt:
-    """Store the content as the file's next version, and record the actor; a retry returns the first result.
+    """Store the content as the file's next version, and record the actor. A retry returns the first result.
 
     The commit fails if the caller was revoked during the reception. Raises FileNotFound, PermissionDenied,
     OperationConflict, OperationInProgress, ReplaceNotSupported, FileExpired, FileDeleted, PreconditionRequired,
@@ -134,13 +138,13 @@ def replace(
 def precheck_replace(
     database: Database, store: BlobStore, caller: Caller, request: ReplaceRequest
 ) -> tuple[File, Prechecked]:
-    """Check all that can be refused before the content is received, and find an earlier attempt's result.
+    """Make all checks that do not need the content, and find an earlier attempt's result.
 
-    Raises as `replace` does before it receives content.
+    Raises the errors that `replace` raises before it receives content.
     """
     operation = _operation(caller, request)
     with database.autocommit() as session:
-        # In one session with the operation's state, which needs the file's payer.
+        # Read the file first: the operation's state depends on the file's payer.
         file = _get_file(session, store, caller, request)
         earlier = get_idempotency_state(session, operation, payer_id=file.payer_id)
     if earlier.outcome is None:
@@ -195,14 +199,14 @@ def _explain_conflict(
     operation: Operation,
     content: ReceivedContent,
 ) -> Receipt:
-    """Return the first attempt's result if that one won, else raise why the update found no row."""
+    """Return the result of an earlier attempt that has won; otherwise raise the reason why no row was updated."""
     with database.autocommit() as session:
         earlier = get_idempotency_state(session, operation)
         file = _get_file(session, store, caller, request)
     if earlier.outcome is not None:
         return replay(store, earlier.outcome, content)
     _require_replaceable(file, request)
-    # The file looks as expected, so the other writer has rolled back: a retry can win.
+    # The file has the expected version, so the other writer has rolled back, and a retry can succeed.
     raise OperationInProgress
 
 
@@ -213,7 +217,7 @@ def _get_file(session: Session, store: BlobStore, caller: Caller, request: Repla
 
 
 def _require_replaceable(file: File, request: ReplaceRequest) -> None:
-    # In this order, so that a client learns of what no retry can repair before what a newer version can.
+    # Check permanent reasons first: a client must not read a newer version and retry if no retry can succeed.
     if not file.purpose.supports_replace:
         raise ReplaceNotSupported
     refuse_ended(file)

@@ -1,4 +1,4 @@
-"""The values that the files domain returns: frozen, complete, independent of any transaction."""
+"""The values that the files domain returns. They are immutable, complete and independent of any transaction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Purpose(StrEnum):
 
     @property
     def supports_replace(self) -> bool:
-        """Whether content may be replaced: messaging media is what was received."""
+        """Whether content may be replaced. Messaging media may not: it is a record of what was received."""
         return self is Purpose.AGENT_ARTIFACT
 
 
@@ -35,7 +35,7 @@ class Availability(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedContent:
-    """Content that was received completely, counted and hashed on the way."""
+    """The description of content that was received completely: its name, type, size and digest."""
 
     file_name: str
     """The name after cleaning (`file_names.py`)."""
@@ -59,7 +59,7 @@ class Version:
 
     @classmethod
     def of(cls, row: Row[Any], version_id: UUID, file_id: UUID) -> Self:
-        """Build a version from a row with the columns of `file_versions`; the row may name the two ids differently."""
+        """Build a version from a row with the columns of `file_versions`; the two ids are passed separately."""
         return cls(
             id=version_id,
             file_id=file_id,
@@ -74,7 +74,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """A file at one moment, with its current version."""
+    """The state of a file at one moment, with its current version."""
 
     id: UUID
     organization_id: UUID
@@ -113,7 +113,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A resource that points at a file and prevents its deletion."""
+    """A reference from a resource to a file, which prevents the file's deletion."""
 
     kind: str
     reference_id: str
@@ -122,7 +122,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadGrant:
-    """Bearer access to one version; `token` is known only at creation."""
+    """A token that lets any bearer read one version. Only the call that creates the grant returns `token`."""
 
     id: UUID
     file_id: UUID
@@ -134,19 +134,19 @@ class ReadGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A version to be read; `is_placed` says under which key to look first."""
+    """A version to be read. `is_placed` says under which of the store's keys its bytes are found first."""
 
     organization_id: UUID
     owner_id: UUID | None = None
     version: Version
     is_placed: bool
     is_damaged: bool
-    """Whether the last check found that its bytes do not match its digest."""
+    """Whether the last check found that the version's bytes do not match its digest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Some files, and the cursor of the next page (None at the end)."""
+    """A page of files, and the cursor of the next page; the cursor is None on the last page."""
 
     files: Sequence[File]
     next_cursor: UUID | None

@@ -1,8 +1,8 @@
-"""Retention: which deadlines a file of each purpose may have, and who may move one.
+"""Retention: which deadlines a file of each purpose may have, and who may move a deadline.
 
-All limits stand in `POLICIES` and are enforced by `check_deadline`, which every write of a deadline calls: an upload,
-a resumable upload when it begins and when it completes, an import, and a renewal. Whether a file can be renewed at all
-is decided by `_find_renewal_refusal`, for the renewal itself, for metadata and for the console
+`POLICIES` has all limits, and `check_deadline` enforces them. Every write of a deadline calls `check_deadline`: an
+upload, the beginning and the completion of a resumable upload, an import, and a renewal. `_find_renewal_refusal`
+decides whether a file can be renewed at all; the renewal, the metadata and the console use its result
 (docs/specification/files.md#retention).
 """
 
@@ -33,12 +33,12 @@ class RetentionPolicy:
 
     is_renewable: bool
     max_days: int | None = None
-    """The longest time from now to a deadline, in days; None allows any deadline, and none at all."""
+    """The longest time from now to a deadline, in days. None permits any deadline and indefinite retention."""
 
 
 POLICIES: Mapping[Purpose, RetentionPolicy] = {
     Purpose.AGENT_ARTIFACT: RetentionPolicy(is_renewable=True),
-    # Messaging media is kept for a while only: its distribution sets the days, and it cannot be renewed.
+    # Messaging media is kept for a limited number of days, which its distribution sets, and cannot be renewed.
     Purpose.MESSAGING_MEDIA: RetentionPolicy(is_renewable=False, max_days=MAX_MEDIA_RETENTION_DAYS),
 }
 RENEWAL_ERRORS: tuple[type[DomainError], ...] = (
@@ -46,7 +46,7 @@ RENEWAL_ERRORS: tuple[type[DomainError], ...] = (
     RetentionIsIndefinite,
     RetentionRenewalNotSupported,
 )
-"""The errors of `renew` besides those of access, for the description of its route."""
+"""The errors of `renew` except the errors of access. The description of the route lists them."""
 
 
 def check_deadline(
@@ -89,14 +89,16 @@ def get_renewable(session: Session, caller: Caller, file_id: UUID, *, pending: A
 def renew(
     database: Database, actor: Actor, file_id: UUID, deadline: datetime | None, *, pending: Availability
 ) -> File:
-    """Move the deadline to a later time, or to None for indefinite retention, and record the actor; idempotent.
+    """Move the deadline to a later time, or to None for indefinite retention, and record the actor.
+
+    A renewal to the present deadline changes nothing.
 
     Raises what `get_renewable` raises, RetentionIsIndefinite, RetentionShortened, and ValidationFailed as
     `check_deadline` does.
     """
     caller = actor.caller
     with database.transaction() as session:
-        # Under the row's lock: a sweep that expires the file at this moment either comes first or waits.
+        # Lock the row before reading it: a sweep that expires the file now has either committed or waits for this lock.
         lock_file(session, file_id)
         file = get_renewable(session, caller, file_id, pending=pending)
         _check_renewal(session, file, deadline)
@@ -112,32 +114,35 @@ def renew(
 
 
 def _find_renewal_refusal(file: File) -> DomainError | None:
-    """Return why a file cannot be renewed to any deadline; None if it can. Its end and permissions are not checked."""
+    """Return why a file can never be renewed; None if it can.
+
+    The caller checks permissions and whether the file has ended.
+    """
     if not POLICIES[file.purpose].is_renewable:
         return RetentionRenewalNotSupported()
     return None
 
 
 def _check_renewal(session: Session, file: File, deadline: datetime | None) -> None:
-    """Raise unless the new deadline is the present one, a later one or none."""
+    """Raise an error if the new deadline is earlier than the present deadline or is not permitted."""
     if deadline is not None:
         if file.retention_expires_at is None:
             raise RetentionIsIndefinite
         if deadline < file.retention_expires_at:
             raise RetentionShortened
-    # The clock of this moment, not of the transaction's start: the row's lock may have taken a while.
+    # Read the present time, not the time of the transaction's start: the wait for the row's lock may have taken long.
     now = session.execute(select(func.clock_timestamp())).scalar_one()
     check_deadline(file.purpose, deadline, now=now, location="body")
 
 
 def _update_deadline(session: Session, file_id: UUID, deadline: datetime | None) -> bool:
-    """Write the deadline; return False if the file has ended meanwhile."""
+    """Write the deadline. Return False if the file has ended since it was read."""
     statement = update(files).where(files.c.id == file_id, files.c.state == "Available", is_unexpired)
     return session.execute(statement.values(retention_expires_at=deadline)).rowcount == 1
 
 
 def _record(session: Session, actor: Actor, file: File, deadline: datetime | None) -> None:
-    """Record a renewal in the audit: it cannot be undone, and longer retention costs more."""
+    """Record a renewal in the audit, because a renewal cannot be undone and longer retention costs more."""
     record(
         session,
         actor,
