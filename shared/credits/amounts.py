@@ -1,7 +1,7 @@
 """Exact amounts: whole micro-credits (µcr), their bounds, and their decimal form.
 
-A credit is a million µcr. A price is µcr per million tokens, or per GiB stored for 30 days. Amounts are integers, and
-the bounds keep every sum within the database's 64 bits.
+A credit is a million µcr. A price is in µcr per million tokens, or per GiB stored for 30 days. Amounts are
+integers. Their bounds keep every sum within the database's 64 bits.
 """
 
 import re
@@ -28,7 +28,7 @@ _CREDITS = re.compile(CREDITS_PATTERN, re.ASCII)
 
 def parse_credits(text: str) -> int:
     """Return decimal credits as µcr. Raises ValueError for another format, over six decimals or above MAX_AMOUNT."""
-    # `$` in the pattern also matches before a final newline.
+    # Refuse a final newline separately, because `$` in the pattern also matches before it.
     if _CREDITS.fullmatch(text) is None or text.endswith("\n"):
         raise ValueError("must be an amount of credits such as 12.5, with at most six fraction digits")
     whole, _, fraction = text.partition(".")

@@ -1,7 +1,7 @@
 """Decide who may read an organization's credits and usage, and which organization pays for a request.
 
-A caller reads what its own key spends in the organization that it acts in; an administrator names the organization.
-Both rules are decided here and nowhere else.
+A caller reads the credits and usage of the organization in which it acts. An administrator names the organization.
+No other module decides these rules.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from shared.identity.lookups import require_organization
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageScope:
-    """The usage that a caller may read: an organization's, or only one user's share of it if `user_id` is set."""
+    """The usage that a caller may read: all usage of an organization, or only that of one user if `user_id` is set."""
 
     organization_id: UUID
     user_id: UUID | None
@@ -26,7 +26,7 @@ class UsageScope:
 
 def require_billing_organization(caller: Caller) -> UUID:
     """Return the organization that a caller acts in. Raises BillingOrganizationRequired without it or a payer."""
-    # Both, so that no call can be charged to an organization that the caller only acts in.
+    # Require both, so that no call can be charged to an organization that the caller acts in but that does not pay.
     if caller.organization_id is None or caller.payer_id is None:
         raise BillingOrganizationRequired
     return caller.organization_id
@@ -44,7 +44,7 @@ def authorize_reading(caller: Caller, permission: Permission) -> UUID:
 
 
 def authorize_usage(caller: Caller) -> UsageScope:
-    """Return the usage a caller may read: the organization's with `usage.read`, otherwise a member's own.
+    """Return the usage that a caller may read: with `usage.read` the organization's, otherwise a member's own usage.
 
     Raises BillingOrganizationRequired, PermissionDenied.
     """
@@ -65,5 +65,5 @@ def authorize_administrative_reading(
     Raises PermissionDenied, ResourceNotFound.
     """
     authorize_administration(actor, permission, organization_id)
-    # An operator passes the check above for any id.
+    # An operator passes the check above for any id, so check that the organization exists.
     require_organization(session, organization_id)

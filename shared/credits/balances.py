@@ -15,7 +15,7 @@ from shared.identity.access.permissions import Permission
 
 
 class Policy(StrEnum):
-    """The credit policy of an organization: spend all, spend a monthly limit, or start no calls."""
+    """The credit policy of an organization: spend the whole balance, spend up to a monthly limit, or start no calls."""
 
     ACTIVE = "active"
     LIMIT = "limit"
@@ -34,7 +34,8 @@ class Balance:
     """An organization's credits, in µcr.
 
     `available` is the most that a new call may hold; it is negative while calls and storage have cost more than the
-    balance. `spent` is the sum of this month's charges. After `storage_refused_from` no more content is stored.
+    balance. `spent` is the sum of this month's charges. After `storage_refused_from` the organization cannot store
+    new content.
     """
 
     organization_id: UUID
@@ -53,7 +54,7 @@ class Balance:
 
 def get_balance(session: Session, organization_id: UUID) -> Balance:
     """Return an organization's balance. The caller authorizes."""
-    # The row is created by the first entry or policy; without one, everything is zero.
+    # The first entry or policy creates the row, so without a row every amount is zero.
     row = session.execute(_BALANCE, {"organization_id": str(organization_id)}).one_or_none()
     if row is None:
         return Balance(

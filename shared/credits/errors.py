@@ -27,7 +27,7 @@ class InsufficientCredits(DomainError):
     kind = Kind.UNPAID
 
     def __init__(self, *, available: int, held: int, required: int) -> None:
-        """Accept amounts in µcr; the response shows them as decimal credits."""
+        """Create the error from amounts in µcr. The response shows these amounts as decimal credits."""
         self.available = available
         self.held = held
         self.required = required
@@ -84,7 +84,7 @@ def over_budget(budget: Mapping[str, Any]) -> DomainError:
     error = (BudgetExceeded if is_credits else RateLimitExceeded)(
         f"This call needs up to {shown['required']} {budget['unit']}; {_TERMS[budget['period']].format(**shown)} of the"
         f" {budget['subject_kind'].replace('_', ' ')} has {shown['remaining']} left.",
-        # A budget without a period never resets, so no time can be given.
+        # A budget without a period never resets, so the response has no `Retry-After`.
         retry_after_seconds=max(1, budget["seconds"]) if resets_at else None,
         budget_id=budget["id"],
         **{name: budget[name] for name in ("subject_kind", "subject_id", "model", "unit", "period")},

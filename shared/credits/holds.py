@@ -1,10 +1,11 @@
 """Holds: reserve credits for a call, dispatch the call to one worker, renew its lease, and list open holds.
 
-An invocation is `held` when the web process has accepted it, and `dispatched` when one worker may call the provider. So
-the sweeps know which calls may have consumed tokens.
+An invocation is `held` when the web process has accepted it, and `dispatched` when one worker may call the
+provider. From these two states the sweeps know which calls may have consumed tokens.
 
-Call these functions on `database.autocommit()` unless other changes must commit with them. Each is then one transaction
-and one round trip, and the row of the balance, which all calls of an organization update, is locked only briefly.
+Call these functions on `database.autocommit()` unless other changes must commit with them. On such a session each
+function is one transaction and one round trip. It then locks the row of the balance, which all calls of an
+organization update, only briefly.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ from shared.pagination import Page, Position, descending, paginate
 
 QUEUE_LEASE_SECONDS = 45
 """How long an accepted call may wait for a worker. After that its hold is released and it cannot be dispatched."""
-# The lease runs out only if the web process died right after the hold. A running one voids a call that no worker takes
-# after 30 s, which it notices up to 9 s later (`reply_timeouts.py`); a shorter lease would end calls that a worker is
-# about to take. Renewing a shorter lease was rejected: it costs a write for each waiting call when load is highest.
+# This lease expires only if the web process died right after the hold. A running web process voids a call that no
+# worker has taken after 30 s, and notices this up to 9 s later (`reply_timeouts.py`). A shorter lease would end
+# calls that a worker is about to take. Renewing a shorter lease was rejected: each waiting call would then cost a
+# write when load is highest.
 DISPATCH_LEASE_SECONDS = 20
 """How long a dispatched call may run without a renewal; its worker renews every few seconds.
 
@@ -61,7 +63,7 @@ class AtShare(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """The subjects that a call is reported under: executor, principal, deployment, key and distribution.
+    """The subjects by which usage reports group a call: executor, principal, deployment, key and distribution.
 
     `api_key_id` is None for calls with an access token or from the console. `distribution_id` is None for calls that
     were not routed by a distribution.
@@ -78,7 +80,8 @@ class Attribution:
     def of(cls, caller: Caller) -> Attribution:
         """Return the attribution of a caller."""
         executor, owner = caller.executor, caller.owner
-        # `principal_id` is the receiving identity. The executor itself is in `identity_id`, so it is not repeated.
+        # `principal_id` is the receiving identity only: if the executor owns the files, `identity_id` already names
+        # it.
         is_received = owner is not None and owner.id != executor.id
         is_user = executor.kind is ExecutorKind.USER
         return cls(
@@ -92,7 +95,7 @@ class Attribution:
 
 
 def principal_of(row: Row[Any]) -> UUID | None:
-    """Return the principal of a call's row: the receiving identity, else the daemon, else the user."""
+    """Return the principal of a call's row: the receiving identity if set, else the daemon if set, else the user."""
     principal_id: UUID | None = row.principal_id or row.identity_id or row.user_id
     return principal_id
 
@@ -101,10 +104,10 @@ def principal_of(row: Row[Any]) -> UUID | None:
 class NewInvocation:
     """A call to be accepted.
 
-    `hold` is the highest expected cost in µcr. `estimated_prompt_tokens` are charged if the worker dies after a part of
-    the reply. A second hold with the same id is a repetition if `request_hash` is equal, else a conflict. `provider` is
-    the first one to be called; open calls are counted by it. `held_tokens` (prompt and completion) count toward token
-    limits until the actual number is known.
+    `hold` is the highest expected cost in µcr. `estimated_prompt_tokens` are charged if the worker dies after it
+    delivered a part of the reply. A second hold with the same id counts as a repetition if its `request_hash` is
+    equal, and otherwise as a conflict. `provider` is the first provider to be called; open calls are counted under
+    this provider. `held_tokens` (prompt and completion) count toward token limits until the actual number is known.
     """
 
     id: UUID
@@ -133,7 +136,7 @@ class Dispatch:
 
 
 def hold(session: Session, *, invocation: NewInvocation, share: int | None = None) -> None:
-    """Reserve an invocation's credits; a repetition with the same id changes nothing.
+    """Reserve an invocation's credits. A second hold with the same id changes nothing.
 
     Raises InsufficientCredits, CreditPolicySuspended, InvocationConflict, BudgetExceeded, RateLimitExceeded,
     ModelNotAllowed, and AtShare for an organization with `share` open calls.
@@ -171,7 +174,7 @@ def hold(session: Session, *, invocation: NewInvocation, share: int | None = Non
             raise InvocationConflict
         case ("model_denied", _, _):
             raise ModelNotAllowed
-        # Any other result than `held` is the refusing budget's figures, as JSON.
+        # Any other result than those above contains the figures of the refusing budget as JSON.
         case (result, _, _) if result != "held":
             raise over_budget(json.loads(result))
 
@@ -179,7 +182,8 @@ def hold(session: Session, *, invocation: NewInvocation, share: int | None = Non
 def dispatch(session: Session, invocation_id: UUID, *, token: UUID | None = None) -> Dispatch | None:
     """Acquire the right to call the provider. Return None if another worker has it or the call has ended.
 
-    On None the provider must not be called. If the result was lost, repeat the call with the same `token`.
+    If the result is None, do not call the provider. If the result was lost, call this function again with the same
+    `token`.
     """
     token = token or uuid4()
     row = call(session, "credits_dispatch", id=invocation_id, token=token, lease=_DISPATCH_LEASE)
@@ -207,7 +211,7 @@ class Progress:
 def renew(session: Session, calls: Sequence[Progress]) -> int:
     """Renew the leases of a process's calls and store their streamed tokens. Return how many were renewed.
 
-    The others have ended, or are being settled at this moment.
+    Calls that were not renewed have ended, or another transaction is settling them.
     """
     row = call(
         session,
@@ -267,7 +271,7 @@ FROM invocations WHERE id = ANY(%(ids)s::uuid[])
 def ensure_voided(session: Session, invocation_id: UUID) -> bool:
     """Void an invocation unless it was dispatched. Return False if a provider may have been called.
 
-    It can be repeated: an invocation that was already voided or has expired also returns True.
+    The function can be repeated: it also returns True if the invocation was already voided or has expired.
     """
     return void(session, invocation_id) or session.fetch_one(_UNASKED, {"id": str(invocation_id)}) is not None
 
@@ -282,7 +286,7 @@ def void(session: Session, invocation_id: UUID) -> bool:
 
 
 class HoldState(StrEnum):
-    """The state of an open call. `unresolved` means that its worker was lost; it will be settled by estimate."""
+    """The state of an open call. An `unresolved` call has lost its worker and will be settled by estimate."""
 
     HELD = "held"
     DISPATCHED = "dispatched"
@@ -312,7 +316,7 @@ def list_holds(
         invocations.c.organization_id == organization_id,
         invocations.c.state.in_([state.value for state in HoldState]),
     )
-    # Ordered by time and not by id: ids of agents' calls are derived from their turns.
+    # Order by time and not by id: ids of agents' calls are derived from their turns and do not follow time.
     return paginate(session, statement, descending(invocations.c.created_at, invocations.c.id), _hold, **page)
 
 

@@ -18,9 +18,9 @@ from shared.identity.tables import api_keys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyReport:
-    """The amounts that a credential has spent in its organization, in µcr, and the budgets that cover its calls.
+    """The amounts that a credential has spent in its organization, in µcr, and the budgets that apply to its calls.
 
-    For an access token these are the amounts of its deployment.
+    The report of an access token has the amounts and budgets of its deployment.
     """
 
     id: UUID
@@ -77,7 +77,7 @@ def sum_spent(session: Session, organization_id: UUID, **spender: UUID) -> Row[A
 
 def _spent(spender: str) -> TextClause:
     """Return the statement that sums a spender's past days, the hours of the current day, and the records since."""
-    # Three sources without overlap, so that the cost does not grow with the number of calls.
+    # Add three sources that do not overlap, so that the cost of the query does not grow with the number of calls.
     conditions = f"organization_id = CAST(:organization_id AS uuid) AND {spender} = CAST(:spender AS uuid)"
     return text(
         f"""

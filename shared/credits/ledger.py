@@ -48,14 +48,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entered:
-    """An entry, and whether an earlier request with the same reference had written it."""
+    """An entry, and whether an earlier request with the same reference wrote the entry."""
 
     entry: Entry
     is_replayed: bool
 
 
 def top_up(session: Session, *, organization_id: UUID, amount: int, reference: str, actor: Actor) -> Entered:
-    """Add credits, for an operator. A repetition of the same reference returns the first entry.
+    """Add credits, for an operator. A request with a reference that was used before returns the first entry.
 
     Raises PermissionDenied, ResourceNotFound, ValidationFailed, BalanceOutOfRange, and ReferenceConflict if the
     reference was used for another amount.
@@ -68,7 +68,7 @@ def top_up(session: Session, *, organization_id: UUID, amount: int, reference: s
 
 
 def adjust(session: Session, *, organization_id: UUID, amount: int, reference: str, actor: Actor) -> Entered:
-    """Correct a mistake by an entry of either sign, for an operator. Raises as `top_up` does."""
+    """Correct a mistake by an entry of either sign, for an operator. Raises the same errors as `top_up`."""
     authorize_administration(actor, Permission.CREDIT_GRANT, organization_id)
     if amount == 0 or abs(amount) > MAX_AMOUNT:
         raise invalid_field(
@@ -116,11 +116,11 @@ def _enter(
         "amount": amount,
     }
     row = session.execute(_ENTER, values).one()
-    # The function wrote nothing then, so there is no entry to return.
+    # The SQL function writes no entry if the balance would be out of range, so raise the error here.
     if row.is_beyond:
         raise BalanceOutOfRange
     entered = Entered(entry=_entry(row), is_replayed=row.is_replayed)
-    # The reference is unique per kind, so a different amount means that the sender reused it.
+    # The reference is unique per kind, so a different amount means that the sender reused the reference.
     if entered.entry.amount != amount:
         raise ReferenceConflict
     if not entered.is_replayed:

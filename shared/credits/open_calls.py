@@ -1,4 +1,4 @@
-"""Count the open calls of all organizations, from which their shares of the model service's capacity are computed.
+"""Count the open calls of all organizations, to compute each organization's share of the model service's capacity.
 
 The counts are read from the open invocations, so the sweeps that recover lost holds also correct the counts.
 """
@@ -12,9 +12,10 @@ from shared.db.database import Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCalls:
-    """The open calls in total and by provider, and the number of organizations that have any.
+    """The open calls in total and by provider, and the number of organizations that have open calls.
 
-    `own` are the open calls of this process. It counts them itself, so they are not in `total` and `by_provider`.
+    `own` are the open calls of this process. The process counts these calls itself, so `total` and `by_provider`
+    exclude them.
     """
 
     total: int
@@ -24,7 +25,7 @@ class OpenCalls:
 
 
 def count_open_calls(session: Session, own: Collection[UUID] = ()) -> OpenCalls:
-    """Return the counts of open calls without this process's own, and which of its own are still open."""
+    """Return the counts of other processes' open calls, and the set of this process's calls that are still open."""
     row = session.fetch_one(COUNT_OPEN_CALLS, {"own": [str(at) for at in own]})
     assert row is not None  # noqa: S101 (an aggregate has a row)
     total, organizations, by_provider, open_own = row
@@ -36,8 +37,8 @@ def count_open_calls(session: Session, own: Collection[UUID] = ()) -> OpenCalls:
     )
 
 
-# Read from the partial index of open invocations. An index on `credit_balances.calls` would be written by every hold
-# and settlement.
+# Count in the partial index of open invocations: every hold and settlement would have to write an index on
+# `credit_balances.calls`.
 COUNT_OPEN_CALLS = """
 WITH open AS MATERIALIZED (
     SELECT id, organization_id, provider, id = ANY(%(own)s::uuid[]) AS is_own FROM invocations

@@ -1,8 +1,9 @@
 """Change an organization's credit policy: the monthly spending limit, the overdraft, and suspensions.
 
-A policy is `active`, `limit` (a maximum of charges per calendar month, UTC) or `suspended`. It decides about new holds
-only: a dispatched call is always charged. Only operators grant overdrafts. Owner and operator suspend separately; each
-lifts only its own suspension, and one of them is enough to suspend.
+A policy is `active`, `limit` (a maximum of charges per calendar month, UTC) or `suspended`. A policy decides about
+new holds only: a dispatched call is always charged. Only operators grant overdrafts. Owners and operators suspend
+spending separately, and each side lifts only its own suspension. Spending is suspended while either suspension is
+in force.
 """
 
 from collections.abc import Mapping
@@ -40,14 +41,14 @@ def set_policy(
 ) -> Balance:
     """Replace an organization's policy; amounts in µcr.
 
-    `suspended` suspends for the actor's side and keeps the limit; any other policy lifts the actor's suspension. If
-    `overdraft` is None, the current one is kept; only operators may change it. Raises PermissionDenied,
-    ResourceNotFound, ValidationFailed.
+    The policy `suspended` sets the suspension of the actor's side and keeps the limit; any other policy lifts that
+    suspension. If `overdraft` is None, the current overdraft is kept; only operators may change the overdraft.
+    Raises PermissionDenied, ResourceNotFound, ValidationFailed.
     """
     authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     _check_policy(policy, overdraft, spending_limit)
     present = lock_balance(session, organization_id)
-    # Owners may send the overdraft back unchanged, as they read it.
+    # Refuse only a different overdraft: owners may send the one that they read back unchanged.
     if overdraft is not None and overdraft != present.overdraft:
         authorize_administration(actor, Permission.CREDIT_GRANT, organization_id)
     lent = present.overdraft if overdraft is None else overdraft
@@ -94,7 +95,7 @@ def can_resume_spending(actor: Actor, balance: Balance) -> bool:
 
 def lock_balance(session: Session, organization_id: UUID) -> Row[Any]:
     """Return the organization's balance row, locked; create it if there is none. Raises ResourceNotFound."""
-    # Every change of a policy, budget or allowlist takes this lock first, as holds and settlements do.
+    # Every change of a policy, budget or allowlist, and every hold and settlement, takes the balance's lock first.
     require_organization(session, organization_id)
     session.execute(insert(credit_balances).values(organization_id=organization_id).on_conflict_do_nothing())
     statement = select(credit_balances).where(credit_balances.c.organization_id == organization_id)
@@ -118,7 +119,7 @@ def _suspend(
     )
     values = {
         **changes,
-        # A repeated suspension keeps the time of the first.
+        # A repeated suspension keeps the time of the first one.
         own.name: func.coalesce(own, func.now()) if is_on else None,
         "policy": _policy(spending_limit, is_suspended=is_suspended).value,
     }

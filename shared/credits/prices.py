@@ -1,8 +1,8 @@
 """The token counts of a call, the prices of a model, and the rule that computes the cost.
 
 `Prices` is passed as a whole from the catalog's file to the hold, the dispatch and the API. A new component of the
-price is a field here, a term of `Prices.price` and of `credits_cost` in SQL, an argument of `credits_hold` and a column
-of `invocations`; README.md lists the steps.
+price needs a field in this class, a term in `Prices.price` and in `credits_cost` (SQL), an argument of
+`credits_hold` and a column of `invocations`. README.md lists the steps.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TokenCounts:
 
     @property
     def is_plausible(self) -> bool:
-        """Whether the parts fit into prompt and completion, and both into the bounds of exact prices."""
+        """Whether no part exceeds its whole (prompt or completion), and both are within the bounds of exact prices."""
         parts = (self.cached_tokens, self.cache_write_tokens, self.reasoning_tokens)
         return (
             min(parts) >= 0
@@ -56,18 +56,21 @@ class Prices:
 
     @classmethod
     def of(cls, row: object) -> Prices:
-        """Return the prices of an object with the attributes `<component>_price`, such as an invocation's row."""
+        """Return the prices in an object's attributes `<component>_price`; the object may be an invocation's row."""
         return cls.complete({name: getattr(row, f"{name}_price") for name in COMPONENTS})
 
     @classmethod
     def complete(cls, given: Mapping[str, int | None]) -> Prices:
-        """Return prices in which a missing part costs as much as its whole; prompt and completion are required."""
-        # 0 is a price; only None means that the part has none of its own.
+        """Return prices in which each missing component is filled in. The prices of prompt and completion are required.
+
+        A kind of prompt token without a price costs as much as a prompt token; likewise for the completion.
+        """
+        # Compare with None: a part may have the price 0, and only None means that it has no price of its own.
         named = {name: price for name in COMPONENTS if (price := given.get(name)) is not None}
         return cls(**{"request": 0, **{part: named[whole] for part, whole in _PART_OF.items()}, **named})
 
     def price(self, counts: TokenCounts) -> int:
-        """Return the cost of plausible counts in µcr: the exact sum, rounded up once."""
+        """Return the cost of plausible token counts in µcr: the exact sum, rounded up once."""
         uncached = counts.prompt_tokens - counts.cached_tokens - counts.cache_write_tokens
         exact = (
             uncached * self.prompt
@@ -77,11 +80,11 @@ class Prices:
             + counts.reasoning_tokens * self.reasoning
             + (self.request * PRICED_TOKENS if counts.total_tokens else 0)
         )
-        # Floor division of the negative rounds up, without a float.
+        # Negate before and after the floor division, which then rounds up without a float.
         return -(-exact // PRICED_TOKENS)
 
     def price_at_most(self, *, prompt_tokens: int, completion_tokens: int) -> int:
-        """Return the highest cost of these token numbers, for any share of cached and reasoning tokens."""
+        """Return the highest possible cost of these token numbers, for any share of cached or reasoning tokens."""
         dearest = replace(
             self,
             prompt=max(self.prompt, self.cached_prompt, self.cache_write),
@@ -90,7 +93,7 @@ class Prices:
         return dearest.price(TokenCounts(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens))
 
     def columns(self) -> dict[str, int]:
-        """Return the prices by column of `invocations`; `credits_hold` has arguments of the same names."""
+        """Return the prices by their column in `invocations`. The arguments of `credits_hold` have the same names."""
         return {f"{name}_price": value for name, value in asdict(self).items()}
 
     def show(self) -> dict[str, str]:
@@ -105,7 +108,7 @@ MAX_COST = 2 * MAX_TOKENS * MAX_PRICE // PRICED_TOKENS + MAX_PRICE
 
 
 def parse_price(value: object) -> int:
-    """Return a price in µcr, given as a decimal string of credits. Raises ValueError."""
+    """Parse a decimal string of credits and return the price in µcr. Raises ValueError."""
     try:
         price = parse_credits(value) if isinstance(value, str) else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""Reconcile entries, balances, holds, usage, rollups and storage, and report discrepancies. Nothing is repaired.
+"""Compare entries, balances, holds, usage, rollups and storage, and report discrepancies. Nothing is repaired.
 
 Two statements check an organization, each in one snapshot. Writers change all sides in one transaction, so any
 difference is an error. An operator examines a discrepancy and corrects it by an adjustment.
@@ -63,12 +63,12 @@ class Discrepancy:
 
     @property
     def meaning(self) -> str:
-        """The explanation of its kind."""
+        """The explanation of the discrepancy's kind."""
         return KINDS[self.kind]
 
 
 def reconcile(session: Session, organization_id: UUID | None = None) -> list[Discrepancy]:
-    """Return the discrepancies of one organization, or of all. An empty list means that everything agrees."""
+    """Return the discrepancies of one organization, or of all organizations. The list is empty if all figures agree."""
     session.execute(text(f"SET LOCAL statement_timeout = '{_STATEMENT_TIMEOUT}'"))
     if organization_id is not None:
         return _check(session, organization_id)
@@ -88,7 +88,7 @@ def _new_ledger_check(_: Context) -> LedgerCheck:
 
 
 class LedgerCheck:
-    """A check of all organizations that may take several runs of the job; each continues where the last one stopped."""
+    """A check of all organizations, over one or more runs of the job. Each run continues where the last run stopped."""
 
     def __init__(self) -> None:
         self._left: list[UUID] = []
@@ -97,7 +97,8 @@ class LedgerCheck:
     def step(self, database: Database) -> int:
         """Check the remaining organizations until the job's time budget ends, each in its own transaction.
 
-        After the last one, report all discrepancies. Return their number, or 0 if the check is not complete.
+        After the last organization, report all discrepancies. Return their number, or 0 if the check is not
+        complete.
         """
         if not self._left:
             self._begin(database)
@@ -119,7 +120,8 @@ class LedgerCheck:
 
 def _report(found: Sequence[Discrepancy]) -> None:
     counts = Counter(discrepancy.kind for discrepancy in found)
-    # Every kind is set, also to 0, so that the metric of a corrected discrepancy falls back.
+    # Set the metric of every kind, including kinds with 0, so that the metric falls when a discrepancy was
+    # corrected.
     for kind in KINDS:
         LEDGER_DISCREPANCIES.labels(kind).set(counts[kind])
     for discrepancy in found[:MAX_REPORTED]:
@@ -134,7 +136,8 @@ def _report(found: Sequence[Discrepancy]) -> None:
         )
 
 
-# A recursive CTE jumps in the index from organization to organization. A DISTINCT would read every entry.
+# Use a recursive CTE, which jumps in the index from organization to organization: a DISTINCT would read every
+# entry.
 _ORPHANS = text(
     """
 WITH RECURSIVE entered AS (
@@ -271,11 +274,12 @@ _GROUP = "model, user_id, identity_id, principal_id, deployment_id, api_key_id, 
 
 
 def _differences(step: str, exact: str, kept: str) -> str:
-    """Return a statement of the hours or days in which the stored sums (`kept`) differ from the exact ones.
+    """Return a statement that selects the hours or days whose stored sums (`kept`) differ from the exact sums.
 
-    Both sides are selects of a step, a group and figures.
+    Both arguments are selects of a step, the columns of a group, and figures.
     """
-    # Sum with opposite signs instead of a full join: the group's columns may be null, which a join does not match.
+    # Sum with opposite signs instead of a full join: the group's columns may be null, and a join does not match
+    # nulls.
     figures = [(name, f"sum(CASE WHEN is_exact THEN {name} ELSE -{name} END)") for name in SUMS]
     return f"""
 SELECT 'rollup' AS kind, to_char(step AT TIME ZONE 'UTC', '{step}') AS reference,
@@ -308,7 +312,8 @@ _DAYS = _differences(
     _sums("day", "invocations", "usage_days"),
 )
 _OF_ORGANIZATION = "organization_id = CAST(:organization_id AS uuid)"
-# Records of these hours may have been pruned, so only the total is compared: remaining records plus pruned amounts.
+# Records of the hours before `pruned_to` may have been pruned, so compare only the total: remaining records plus
+# pruned amounts.
 _PRUNED_HOURS = f"""
 SELECT 'rollup' AS kind, NULL AS reference, pruned + kept AS expected, in_hours AS found FROM (
     SELECT (SELECT coalesce(sum(amount), 0) FROM pruned_usage WHERE {_OF_ORGANIZATION} AND budget_id IS NULL) AS pruned,

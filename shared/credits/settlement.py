@@ -1,7 +1,7 @@
-"""Settle a dispatched call: charge its actual cost and release its hold. To settle it again charges nothing.
+"""Settle a dispatched call: charge its actual cost and release its hold. Settling a call again charges nothing.
 
 The actual cost is charged even above the hold. If the provider reported no counts, they are estimated; one later
-correction can replace the estimate by exact counts.
+correction can replace the estimated counts by exact ones.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Outcome:
 
 
 class Effect(StrEnum):
-    """The effect of a settlement."""
+    """The effect of a settlement: what changed in the ledger and the usage record."""
 
     SETTLED = "settled"
     CORRECTED = "corrected"
@@ -62,7 +62,8 @@ class Settlement:
 def settle(session: Session, invocation_id: UUID, token: UUID, outcome: Outcome) -> Settlement:
     """End a dispatched invocation and charge it. Raises SettlementRefused for the token of another dispatch.
 
-    It can be repeated at any time. If the call was settled by estimate meanwhile, exact counts correct it once.
+    A settlement can be repeated at any time. If a sweep has settled the call by estimate, the first exact counts
+    correct the charge.
     """
     counts = _plausible_counts(invocation_id, outcome.counts)
     row = call(
@@ -90,6 +91,6 @@ def settle(session: Session, invocation_id: UUID, token: UUID, outcome: Outcome)
 def _plausible_counts(invocation_id: UUID, counts: TokenCounts | None) -> TokenCounts | None:
     if counts is None or counts.is_plausible:
         return counts
-    # A provider's error must not charge an absurd amount; the call is charged by estimate instead.
+    # Implausible counts are a provider's error and could charge an absurd amount, so charge the call by estimate.
     log.warning("credits.counts_implausible", invocation_id=invocation_id)
     return None

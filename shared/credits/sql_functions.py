@@ -1,4 +1,4 @@
-"""Call the SQL functions of credits, with named arguments and one round trip each."""
+"""Call the SQL functions of credits. Each call has named arguments and is one round trip."""
 
 from functools import lru_cache
 from typing import Any
@@ -8,7 +8,7 @@ from shared.db.database import Session
 
 
 def call(session: Session, function: str, **arguments: Any) -> Any | None:
-    """Return the one row of a function as a named tuple, or None if the function returns an empty set."""
+    """Return the only row of a function's result as a named tuple, or None if the result is empty."""
     statement = _statement(function, tuple(arguments))
     return session.fetch_one(statement, {name: _plain(value) for name, value in arguments.items()})
 
@@ -29,6 +29,7 @@ _CASTS = {"ids": "::uuid[]", "tokens": "::uuid[]"}
 
 @lru_cache(maxsize=64)
 def _statement(function: str, names: tuple[str, ...]) -> str:
-    # Named arguments, so that a new release can add parameters with defaults while the previous one still runs.
+    # Name the arguments, so that a new release can add parameters with defaults while the previous release still
+    # runs.
     named = ", ".join(f"p_{name} => %({name})s{_CASTS.get(name, '')}" for name in names)
     return f"SELECT * FROM {function}({named})"  # noqa: S608 (names from this domain's code only)

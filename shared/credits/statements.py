@@ -1,7 +1,7 @@
 """Monthly statements of an organization's ledger, by calendar month in UTC.
 
-A statement has the opening balance, the sum of the entries of each kind, and the closing balance. It is computed from
-the ledger alone, so that all statements together equal the ledger.
+A statement has the opening balance, the sum of the entries of each kind, and the closing balance. Each statement is
+computed from the ledger alone, so the sum of all statements equals the ledger.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Balances:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementLine:
-    """The number and the sum of the entries of one kind."""
+    """The number of a month's entries of one kind, and their sum."""
 
     kind: str
     entries: int
@@ -44,7 +44,7 @@ class StatementLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """The statement of one month; `lines` has a line for every kind of entry, also without entries."""
+    """The statement of one month. `lines` has a line for every kind of entry, including kinds without entries."""
 
     organization_id: UUID
     month: date
@@ -90,7 +90,10 @@ def list_statements(
     before: date | None = None,
     limit: int = DEFAULT_MONTHS,
 ) -> Page[Balances]:
-    """Return a page of the months since an organization's first entry, newest first, from before `before` if given."""
+    """Return a page of the months since an organization's first entry, newest first.
+
+    If `before` is given, return only months before it.
+    """
     authorize_administrative_reading(session, actor, Permission.CREDIT_READ, organization_id)
     now = datetime.now(UTC)
     newest = (
@@ -116,16 +119,19 @@ def next_month(month: date) -> date:
 
 
 def _is_final(month: date, now: datetime) -> bool:
-    """Return whether no further entry can belong to a month: an hour after its end, as in `credits_balance_before`."""
+    """Return whether no further entry can belong to a month.
+
+    A month is final one hour after its end, as in `credits_balance_before`.
+    """
     return datetime.combine(next_month(month), datetime.min.time(), UTC) + timedelta(hours=1) <= now
 
 
 _OPENING = text(
     "SELECT credits_balance_before(CAST(:organization_id AS uuid), CAST(:first AS timestamp) AT TIME ZONE 'UTC')"
 )
-# A month can have a million charges, so they are not summed. The charges are the difference of two balances, less the
-# entries of other kinds. Only the hour on each side of the month's ends is read entry by entry, because the times of
-# concurrent transactions may be out of order there.
+# A month can have a million charges, so do not sum the charges: compute them as the difference of two balances,
+# less the entries of other kinds. Read single entries only in the hour before and the hour after each end of the
+# month, because the times of concurrent transactions may be out of order there.
 _LINES = text(
     """
 WITH bounds AS (

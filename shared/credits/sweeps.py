@@ -1,4 +1,4 @@
-"""Recover calls after the death of their process: release holds, settle by estimate; delete old invocations.
+"""Recover calls whose process died, by releasing holds and settling by estimate, and delete old invocations.
 
 Batches are claimed with SKIP LOCKED, so that concurrent sweeps share the work and never wait for a settlement.
 """
@@ -23,7 +23,7 @@ KEPT = timedelta(days=30)
 
 @sweep("credits.release_overdue_holds", queue=LEDGER, every_seconds=5)
 def _release_overdue_holds(context: Context) -> int:
-    # Both go by the end of a lease, so one job does both.
+    # Both functions find calls by the end of a lease, so one job runs both.
     return release_overdue_holds(context.database) + mark_unresolved(context.database)
 
 
@@ -38,7 +38,7 @@ def _purge_invocations(context: Context) -> int:
 
 
 def release_overdue_holds(database: Database) -> int:
-    """Release holds that were not dispatched before the end of their lease. Return how many."""
+    """Release the holds of calls that were not dispatched before their lease ended. Return how many."""
     return _repeat(database, "released", "credits_release_overdue")
 
 
@@ -64,7 +64,7 @@ DELETE FROM invocations WHERE id = ANY (ARRAY(
 
 
 def purge_invocations(database: Database, *, kept: timedelta = KEPT) -> int:
-    """Delete invocations that ended longer ago than `kept`. Return how many."""
+    """Delete invocations that ended more than `kept` ago. Return how many."""
     return run_in_batches(database, _PURGE, {"kept": kept}, size=BATCH_SIZE, swept="invocations")
 
 
@@ -72,7 +72,7 @@ def _repeat(database: Database, sweep: str, function: str, **arguments: object) 
     def batch() -> int:
         with database.autocommit() as session:
             found = call_count(session, function, **arguments, limit=BATCH_SIZE)
-        # Counted per batch, so that an interrupted run has reported its work.
+        # Count each batch separately, so that the metric includes the work of an interrupted run.
         SWEPT.labels(sweep).inc(found)
         return found
 

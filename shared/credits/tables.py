@@ -22,8 +22,8 @@ def _attribution() -> Iterator[sa.Column[Any]]:
     return (sa.Column(name, sa.Uuid) for name in _ATTRIBUTION)
 
 
-# No foreign key points at this table: its check locks a row that every call updates, and halves the throughput of an
-# organization.
+# No foreign key references this table: checking the key would lock a row that every call updates, which halves the
+# throughput of an organization.
 credit_balances = sa.Table(
     "credit_balances",
     metadata,
@@ -133,7 +133,8 @@ usage_records = sa.Table(
         "invocation_id",
         postgresql_where=sa.text("user_id IS NOT NULL"),
     ),
-    # One index per filter of the listing. The invocation id is not in them; ties of a time are sorted when read.
+    # One index for each filter of the listing. These indexes omit the invocation id: records with equal times are
+    # sorted when they are read.
     sa.Index("ix_usage_records_model", "organization_id", "model", "occurred_at"),
     sa.Index(
         "ix_usage_records_principal",

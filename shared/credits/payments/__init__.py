@@ -1,1 +1,1 @@
-"""Payments reported by payment systems, entered once each."""
+"""Payments that payment systems report. Each payment is entered in the ledger once."""

@@ -1,8 +1,8 @@
-"""Enter payment events in the ledger, each once: a payment as a top-up, a refund as an adjustment.
+"""Enter each payment event in the ledger once: a payment as a top-up, a refund as an adjustment.
 
-The reference of a payment's entry is `<source>:<payment>`. So several events of one payment, and repeated events, enter
-it once, at the exchange rate of the first. A refund event states the total that was refunded. It debits that share of
-the payment's credits, less the amounts of earlier refunds.
+The reference of a payment's entry is `<source>:<payment>`. So several events of one payment, and repeated events,
+enter the payment once, at the exchange rate of the first event. A refund event states the total that was refunded
+for the payment. The adjustment debits the same share of the payment's credits, less the amounts of earlier refunds.
 """
 
 from enum import StrEnum
@@ -58,14 +58,15 @@ def _credit(session: Session, name: str, payment: Payment) -> PaymentResult:
             actor=OPERATOR,
         )
     except ReferenceConflict:
-        # The first event decides: a rate that has changed since must not change the entered amount.
+        # Only log the difference: the first event decides, and a later rate must not change the entered amount.
         log.warning("payment.differs", reference=reference, organization_id=payment.organization_id)
         return PaymentResult.REPEATED
     return PaymentResult.REPEATED if entered.is_replayed else PaymentResult.CREDITED
 
 
 def _take_back(session: Session, name: str, refund: Refund) -> PaymentResult:
-    # Lock the balance: concurrent refunds of one payment would both compute the full difference.
+    # Lock the balance first: without the lock, concurrent refunds of one payment would both debit the full
+    # difference.
     session.execute(_LOCK, {"organization_id": str(refund.organization_id)})
     credited = _credited(session, refund.organization_id, f"{name}:{refund.payment_id}")
     if not credited:
@@ -93,7 +94,8 @@ def _credited(session: Session, organization_id: UUID, reference: str) -> int:
 
 def _taken(session: Session, organization_id: UUID, prefix: str) -> int:
     """Return the µcr that refunds of a payment have debited."""
-    # The prefix also matches another payment if its id begins with this one's; its rest is not a number then.
+    # The prefix also matches a payment whose id begins with this payment's id. Skip entries whose reference does
+    # not continue with a number.
     found = _entries(organization_id, ADJUSTMENT).where(
         ledger_entries.c.reference.startswith(prefix, autoescape=True)
     )

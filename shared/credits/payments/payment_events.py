@@ -1,7 +1,7 @@
 """Parse the events of payment systems: payments and refunds. Other events are ignored.
 
-Two formats are supported: Stripe's, and a plain one for other systems (docs/specification/credits.md#payments). Amounts
-are whole numbers of the currency's smallest unit.
+Two formats are supported: Stripe's format, and a plain format for other systems
+(docs/specification/credits.md#payments). Amounts are whole numbers of the currency's smallest unit.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Payment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refund:
-    """The total refunded for a payment, and the paid amount, in the currency's smallest unit."""
+    """The total amount refunded for a payment, and the paid amount, both in the currency's smallest unit."""
 
     payment_id: str
     organization_id: UUID
@@ -46,7 +46,8 @@ def _read_stripe(source: PaymentSource, event: Any) -> Payment | Refund | None:
             "type": "checkout.session.completed" | "checkout.session.async_payment_succeeded",
             "data": {"object": {"payment_status": "paid"} as session},
         }:
-            # The payment intent's id, so that its own event and the session's enter the payment once.
+            # Use the payment intent's id, so that the event of the intent and that of the session enter the payment
+            # only once.
             payment_id = session.get("payment_intent") or session.get("id")
             return _payment(source, session, payment_id, session.get("amount_total"))
         case {"type": "payment_intent.succeeded", "data": {"object": dict() as intent}}:
@@ -95,7 +96,7 @@ def _refund(event_object: Mapping[str, Any], payment_id: object) -> Refund | Non
 
 
 def _metadata(event_object: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the metadata with an `organization_id`, or None: the payment system may sell other products too."""
+    """Return the metadata if it has an `organization_id`, else None: the payment system may sell other products too."""
     metadata = event_object.get("metadata")
     return metadata if isinstance(metadata, dict) and "organization_id" in metadata else None
 
@@ -114,7 +115,7 @@ def _payment_id(value: object) -> str:
 
 
 def _amount(value: object) -> int:
-    # JSON's `true` is an int in Python.
+    # Exclude booleans: JSON's `true` is an int in Python.
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     raise PaymentNotUnderstood("An amount must be a whole number of the currency's smallest unit.")
@@ -128,7 +129,7 @@ def _credits(given: object) -> int:
 
 
 def _worth(source: PaymentSource, paid: object, currency: object) -> int:
-    """Return the µcr for a paid amount, at the source's rate for the currency; exact, without rounding."""
+    """Return the exact µcr for a paid amount, at the payment source's rate for the currency."""
     rate = source.credits_per_unit.get(str(currency).lower())
     if rate is None:
         raise PaymentNotUnderstood(f"The payment source has no rate for the currency {str(currency)[:10]!r}.")

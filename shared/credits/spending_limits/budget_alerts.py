@@ -1,7 +1,7 @@
 """Notify an organization's endpoint when 50, 80 or 100 per cent of a budget are spent.
 
-The settlement that reaches a share writes the alert; this job moves it to the outbox, in the order of the settlements.
-Alerts of an organization without a notification endpoint are dropped.
+The settlement that reaches one of these shares writes an alert. This job moves the alerts to the outbox, in the
+order of the settlements. Alerts of an organization without a notification endpoint are dropped.
 """
 
 import json
@@ -28,12 +28,13 @@ def _send_budget_alerts(context: Context) -> int:
 
 
 def send_budget_alerts(database: Database) -> int:
-    """Move the pending alerts to the outbox. Return how many, dropped ones included."""
+    """Move the pending alerts to the outbox. Return the number of alerts, including dropped ones."""
 
     def batch() -> int:
         with database.transaction() as session:
             alerts = session.execute(_TAKE, {"limit": BATCH_SIZE}).all()
-            # By organization, because enqueueing locks the organization's sequence: an equal order avoids deadlocks.
+            # Sort by organization, because enqueueing locks the organization's sequence: an equal order of locks
+            # avoids deadlocks.
             for alert in sorted(alerts, key=lambda row: (row.organization_id, row.id)):
                 _enqueue_notification(session, alert)
         SWEPT.labels("budget_alerts").inc(len(alerts))
@@ -71,7 +72,7 @@ def _enqueue_notification(session: Session, alert: Row[Any]) -> None:
     )
 
 
-# Without SKIP LOCKED: a concurrent run waits, so that its later alerts do not overtake earlier ones.
+# Lock without SKIP LOCKED: a concurrent run waits, so that its later alerts do not overtake the alerts of this run.
 _TAKE = text(
     """
 DELETE FROM budget_alerts WHERE id = ANY (ARRAY(

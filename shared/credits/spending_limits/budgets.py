@@ -1,9 +1,9 @@
 """Budgets: limits for a key, user, identity or deployment, in credits, or in requests or tokens per minute.
 
 The hold decides whether a budget allows a call (`shared/credits/sql/credits_refusal.sql`). Every change locks the
-balance's row first, as holds and settlements do, so that no budget changes during them. `limits` in that row counts the
-budgets and model allowlists; holds of an organization without any skip the check. A budget counts calls from its
-creation.
+balance's row first, as holds and settlements do, so that no budget changes during them. `limits` in that row counts
+the budgets and model allowlists. If it is 0, the hold skips the check. A budget counts only calls that begin after
+its creation.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ MAX_LIMITS = 10_000
 
 
 class SubjectKind(StrEnum):
-    """The kind of subject of a budget; an identity's budget counts the calls it executes and those made for it."""
+    """The kind of subject of a budget. The budget of an identity counts the calls that it executes or receives."""
 
     API_KEY = "api_key"
     USER = "user"
@@ -73,7 +73,7 @@ class TooManyLimits(DomainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A budget with the amounts spent and held in the current period: µcr for credits, else a count."""
+    """A budget with the amounts spent and held in the current period: in µcr for credits, otherwise a count."""
 
     id: UUID
     organization_id: UUID
@@ -90,13 +90,13 @@ class Budget:
 
     @property
     def remaining(self) -> int:
-        """The amount that further calls may hold."""
+        """The amount that new calls may still hold."""
         return max(0, self.amount - self.spent - self.held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBudget:
-    """A budget to create; `amount` is in millionths of the unit, because all amounts are parsed as credits."""
+    """A budget to create. `amount` is in millionths of the unit, because the API parses all amounts as credits."""
 
     subject_kind: SubjectKind
     subject_id: UUID
@@ -109,8 +109,8 @@ class NewBudget:
 def create_budget(session: Session, *, actor: Actor, organization_id: UUID, new: NewBudget) -> Budget:
     """Create a budget.
 
-    Raises PermissionDenied, ValidationFailed, AlreadyExists, TooManyLimits, and ResourceNotFound for a subject that is
-    not the organization's.
+    Raises PermissionDenied, ValidationFailed, AlreadyExists, TooManyLimits, and ResourceNotFound if the subject
+    does not belong to the organization.
     """
     authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     if (new.unit is Unit.CREDITS) is (new.period is Period.MINUTE):
@@ -143,28 +143,33 @@ def create_budget(session: Session, *, actor: Actor, organization_id: UUID, new:
 
 
 def get_budget(session: Session, *, actor: Actor, organization_id: UUID, budget_id: UUID) -> Budget:
-    """Return a budget: any with `credit.read`, otherwise one of the acting user or their keys."""
+    """Return a budget: with `credit.read` any budget, otherwise one of the acting user or of the user's keys."""
     return get_one(session, _visible(actor, organization_id).where(budgets.c.id == budget_id), _budget)
 
 
 def list_budgets(
     session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Budget]:
-    """Return a page of budgets, oldest first: all with `credit.read`, otherwise those of the actor and their keys."""
+    """Return a page of budgets, oldest first.
+
+    With `credit.read` the list contains all budgets of the organization, otherwise those of the acting user and of
+    the user's keys.
+    """
     return paginate(session, _visible(actor, organization_id), ascending(budgets.c.id), _budget, **page)
 
 
 def change_budget(
     session: Session, *, actor: Actor, organization_id: UUID, budget_id: UUID, amount: int
 ) -> Budget:
-    """Change a budget's amount. The spent and held amounts stay, so a lower budget may refuse all calls at first."""
+    """Change a budget's amount. The spent and held amounts stay unchanged, so a lower budget may refuse all calls."""
     authorize_administration(actor, Permission.CREDIT_MANAGE, organization_id)
     lock_balance(session, organization_id)
     before = _get(session, organization_id, budget_id)
     counted = _counted(before.unit, amount)
     if counted == before.amount:
         return before
-    # A higher amount un-reaches shares, so that they are alerted again when they are reached.
+    # Compute the reached share for the new amount: after an increase, an alert is sent again when a share is
+    # reached.
     reached = func.least(
         budgets.c.alerted_share, func.credits_share(budgets.c.unit, budgets.c.spent, counted)
     )
@@ -199,7 +204,7 @@ def shown_amount(unit: Unit, amount: int) -> str:
 
 def count_limits(session: Session, organization_id: UUID, change: int) -> None:
     """Add `change` to the organization's number of limits. Raises TooManyLimits."""
-    # Written also for a change of 0: the update makes a hold that waits for the row read the budgets again.
+    # Update the row even if `change` is 0: the update makes a hold that waits for the row read the budgets again.
     limits = credit_balances.c.limits
     of_organization = credit_balances.c.organization_id == organization_id
     changed = update(credit_balances).where(of_organization).values(limits=limits + change)
@@ -226,7 +231,7 @@ def require_subject(session: Session, organization_id: UUID, kind: SubjectKind, 
 
 
 def _visible(actor: Actor, organization_id: UUID) -> Select[Any]:
-    """Return a select of the budgets that the actor may read. Raises ResourceNotFound without any right."""
+    """Return a select of the budgets that the actor may read. Raises ResourceNotFound if the actor has no right."""
     statement = _SELECT.where(budgets.c.organization_id == organization_id)
     if holds_administrative_permission(actor, Permission.CREDIT_READ, organization_id):
         return statement
@@ -239,7 +244,7 @@ def _visible(actor: Actor, organization_id: UUID) -> Select[Any]:
 
 
 def _counted(unit: Unit, amount: int) -> int:
-    """Return an amount, given in millionths, in the unit: µcr, or whole requests or tokens. Raises ValidationFailed."""
+    """Convert an amount from millionths to the unit: µcr, or whole requests or tokens. Raises ValidationFailed."""
     if not 0 <= amount <= MAX_AMOUNT:
         raise invalid_field("amount", f"must be from 0 to {format_credits(MAX_AMOUNT)}")
     if unit is Unit.CREDITS:
@@ -281,8 +286,8 @@ def _budget(row: Row[Any]) -> Budget:
     return Budget(**{**row._asdict(), **kinds})
 
 
-# A period that is over is reset by the next hold only, so reads count its amounts as 0. `starts_at` may lie after
-# `now()` if the hold's transaction began later than this one.
+# Only the next hold resets a period that is over, so reads count the amounts of such a period as 0. `starts_at` may
+# lie after `now()` if the hold's transaction began after the reading one.
 _moment = func.greatest(func.now(), budgets.c.starts_at)
 _is_current = budgets.c.starts_at == func.credits_period_start(budgets.c.period, _moment)
 _SELECT = select(

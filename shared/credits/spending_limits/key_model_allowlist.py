@@ -23,7 +23,7 @@ MAX_MODELS = 200
 def set_key_models(
     session: Session, *, actor: Actor, organization_id: UUID, key_id: UUID, models: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Allow a key only these models in an organization. Return them sorted and without duplicates.
+    """Allow a key only these models in an organization. Return the models sorted and without duplicates.
 
     Raises PermissionDenied, ValidationFailed, ResourceNotFound, TooManyLimits.
     """
@@ -32,7 +32,7 @@ def set_key_models(
         raise invalid_field("models", f"must name 1 to {MAX_MODELS} models")
     lock_balance(session, organization_id)
     require_subject(session, organization_id, SubjectKind.API_KEY, key_id)
-    # Sorted, so that the comparison with the stored list ignores order and duplicates.
+    # Sort and deduplicate, so that the comparison with the stored list ignores order and duplicates.
     named = sorted(set(models))
     present = find_key_models(session, organization_id, key_id)
     if present == tuple(named):
@@ -45,7 +45,7 @@ def set_key_models(
 
 
 def get_key_models(session: Session, *, actor: Actor, organization_id: UUID, key_id: UUID) -> tuple[str, ...]:
-    """Return the models that a key may call. Raises PermissionDenied, and ResourceNotFound if it may call all."""
+    """Return the models that a key may call. Raises PermissionDenied, and ResourceNotFound without an allowlist."""
     authorize_administration(actor, Permission.CREDIT_READ, organization_id)
     models = find_key_models(session, organization_id, key_id)
     if models is None:
@@ -54,13 +54,13 @@ def get_key_models(session: Session, *, actor: Actor, organization_id: UUID, key
 
 
 def find_key_models(session: Session, organization_id: UUID, key_id: UUID) -> tuple[str, ...] | None:
-    """Return the models that a key may call, or None if it may call all."""
+    """Return the models that a key may call, or None if it may call all models."""
     models = session.execute(select(key_models.c.models).where(*_of_key(organization_id, key_id))).scalar()
     return None if models is None else tuple(models)
 
 
 def find_caller_models(session: Session, caller: Caller) -> tuple[str, ...] | None:
-    """Return the models that the caller's key may call, or None if it may call all, as access tokens may."""
+    """Return the models that the caller's key may call, or None without an allowlist or for an access token."""
     if caller.payer_id is None or caller.api_key_id is None:
         return None
     return find_key_models(session, caller.payer_id, caller.api_key_id)

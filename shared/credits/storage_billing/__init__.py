@@ -1,1 +1,1 @@
-"""Charges for storage and their reports."""
+"""Charges for storage, and reports of storage and its cost."""

@@ -1,4 +1,4 @@
-"""Charge organizations for storage, one ledger entry per UTC day, and refuse storage that is unpaid.
+"""Charge organizations for storage, with one ledger entry per UTC day, and refuse new content while storage is unpaid.
 
 `shared/files/metering/storage_charges.py` measures the days. An organization that cannot pay gets a grace period; after
 that it cannot store new content until its balance is sufficient again. Stored content stays readable, renewable and
@@ -28,7 +28,8 @@ WHERE charged_at IS NULL AND price IS NOT NULL AND (organization_id > :after OR 
 ORDER BY organization_id LIMIT :limit
 """
 )
-# Every transaction that locks several balances does so by ascending id, so that two of them cannot deadlock.
+# Every transaction that locks several balances locks them by ascending id, so that two such transactions cannot
+# deadlock.
 _CHARGE = text(
     """
 SELECT coalesce(sum(credits_charge_storage(id, :grace, :limit)), 0) FROM unnest(CAST(:ids AS uuid[])) AS id
@@ -48,7 +49,7 @@ def refuse_unpaid_storage(*, is_refused: bool) -> None:
 
 
 def charge_storage(database: Database, *, grace: timedelta) -> int:
-    """Charge every measured day that is not charged yet. Return how many.
+    """Charge every measured day that is not charged yet. Return the number of charged days.
 
     Concurrent runs are safe: the lock of each balance serializes them, and a charged day is skipped.
     """
@@ -59,7 +60,8 @@ def charge_storage(database: Database, *, grace: timedelta) -> int:
             parameters = {"ids": ids, "grace": grace, "limit": MAX_DAYS}
             charged += int(session.execute(_CHARGE, parameters).scalar_one())
         failpoints.hit("storage.charged")
-        # Continue after the last id: an organization would be returned for ever if its charge must wait.
+        # Continue after the last id: if a charge must wait, a loop from the first id would select its organization
+        # for ever.
         after = ids[-1]
         if must_stop():
             break

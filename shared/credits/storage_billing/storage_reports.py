@@ -1,7 +1,8 @@
 """Report an organization's storage and its cost, by day and by purpose, owner and distribution.
 
-The cost of a day is divided among its parts in proportion to their byte-time, exact to the µcr. So the groups of any
-dimensions add up to the ledger's charges.
+A part of a day is the storage of one combination of purpose, owner and distribution. The cost of a day is divided
+among its parts in proportion to their bytes times duration, exact to the µcr. So the groups of any dimensions add
+up to the ledger's charges.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,7 @@ class StorageDimension(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageCriteria:
-    """The span and grouping of a report: a window back from now (default 30 days), or a calendar month in UTC."""
+    """The span and grouping of a report. The span is a window that ends now (default: 30 days), or a month in UTC."""
 
     window: Window | None = None
     month: date | None = None
@@ -59,9 +60,10 @@ class StorageCriteria:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageDay:
-    """One UTC day: byte-microseconds so far, bytes at its end or at the last measurement.
+    """The storage of one UTC day: the byte-microseconds so far, and the bytes at its end or at the last measurement.
 
-    `price` (µcr for a GiB and `price_days`) is None until the day is over, `cost` (µcr) until it is charged.
+    `price` (in µcr for a GiB and `price_days`) is None until the day is over. `cost` (in µcr) is None until the day
+    is charged.
     """
 
     day: date
@@ -79,9 +81,9 @@ class StorageDay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageGroup:
-    """The storage of one combination of values in the span; a key is None for content without that value.
+    """The storage of one combination of values in the span. A key is None for content that lacks this value.
 
-    Days from before the division into parts have None for all keys.
+    Days that were measured before days had parts have None for all keys.
     """
 
     keys: Mapping[StorageDimension, str | None]
@@ -91,7 +93,7 @@ class StorageGroup:
 
     @property
     def byte_days(self) -> int:
-        """Bytes times days, rounded down."""
+        """The bytes times the days for which they were stored, rounded down."""
         return self.byte_microseconds // MICROSECONDS_OF_DAY
 
 
@@ -99,8 +101,9 @@ class StorageGroup:
 class StorageReport:
     """The days of a span, newest first, without days in which nothing was stored.
 
-    `stored_bytes` were stored at `measured_to`, some minutes ago; `measured_to` is None before the first measurement.
-    `groups` are the requested groups by descending cost, at most MAX_GROUPS; if there are more, `is_truncated`.
+    `stored_bytes` is the storage at `measured_to`, the time of the last measurement some minutes ago. `measured_to`
+    is None before the first measurement. `groups` has at most MAX_GROUPS of the requested groups, by descending
+    cost. `is_truncated` is true if the span has more groups.
     """
 
     criteria: StorageCriteria
@@ -124,17 +127,17 @@ class StorageReport:
 
     @property
     def group_by(self) -> str:
-        """The dimensions, separated by commas."""
+        """The names of the dimensions, separated by commas."""
         return ",".join(self.criteria.group_by)
 
     @property
     def byte_days(self) -> int:
-        """Bytes times days, rounded down once."""
+        """The bytes times the days for which they were stored, rounded down once for the whole report."""
         return self.byte_microseconds // MICROSECONDS_OF_DAY
 
 
 def storage_usage(session: Session, organization_id: UUID, criteria: StorageCriteria) -> StorageReport:
-    """Return an organization's storage in a span, with the current day so far. Raises ValidationFailed."""
+    """Return an organization's storage in a span, including the current day up to now. Raises ValidationFailed."""
     values = {"organization_id": str(organization_id), **criteria.values()}
     rows = session.execute(_REPORT, values).all()
     days = tuple(
@@ -165,7 +168,10 @@ def storage_usage(session: Session, organization_id: UUID, criteria: StorageCrit
 def read_storage_usage(
     session: Session, *, actor: Actor, organization_id: UUID, criteria: StorageCriteria
 ) -> StorageReport:
-    """Return `storage_usage` to an administrator. Raises PermissionDenied, ResourceNotFound, ValidationFailed."""
+    """Return the result of `storage_usage` to an administrator.
+
+    Raises PermissionDenied, ResourceNotFound, ValidationFailed.
+    """
     authorize_administrative_reading(session, actor, Permission.USAGE_READ, organization_id)
     return storage_usage(session, organization_id, criteria)
 
@@ -189,7 +195,8 @@ _IN_SPAN = """
 day >= coalesce(CAST(:first AS date), ((now() - CAST(:length AS interval)) AT TIME ZONE 'UTC')::date)
     AND day < coalesce(CAST(:beyond AS date), 'infinity')
 """
-# The current day's row already contains the byte-time until midnight, so the time still to come is subtracted.
+# The current day's row already contains the byte-microseconds until midnight, so subtract those of the time still
+# to come.
 _SO_FAR = """
 byte_microseconds - CASE WHEN price IS NULL
     THEN stored_bytes * (extract(epoch FROM ((day + 1)::timestamp AT TIME ZONE 'UTC') - measured_to) * 1000000)
@@ -209,9 +216,12 @@ _PARTS = "purpose, owner_id, distribution_id"
 
 @lru_cache
 def _statement(group_by: tuple[StorageDimension, ...]) -> TextClause:
-    """Return the statement of the groups. A day's storage that is not in its parts counts as a part without values."""
-    # `divided` orders the parts of a day and gives each the difference of two rounded running sums. The rounding errors
-    # cancel, and the parts add up to the day's cost.
+    """Return the statement that selects the groups.
+
+    Storage of a day that is in none of its parts counts as a part without values.
+    """
+    # `divided` orders the parts of a day and assigns each part the difference of two rounded running sums. So the
+    # rounding errors cancel, and the costs of the parts add up to the day's cost.
     columns = ", ".join(dimension.column for dimension in group_by)
     return text(
         f"""

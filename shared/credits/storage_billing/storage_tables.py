@@ -1,4 +1,4 @@
-"""The tables of storage billing: days of organizations, their parts, prices, and the time of the last measurement."""
+"""The tables of storage billing: organizations' days, parts of days, prices, and the time of the last measurement."""
 
 import sqlalchemy as sa
 
@@ -10,7 +10,7 @@ storage_days = sa.Table(
     required("organization_id", sa.Uuid),
     required("day", sa.Date),
     required("stored_bytes", sa.BigInteger),
-    # Numeric: a GiB stored for a day is 9·10¹⁹ byte-microseconds, more than 64 bits.
+    # Numeric, because a GiB stored for a day is 9·10¹⁹ byte-microseconds, which exceeds 64 bits.
     required("byte_microseconds", sa.Numeric(40, 0)),
     sa.Column("price", sa.BigInteger),
     required("price_days", sa.SmallInteger, server_default=sa.text("30")),

@@ -1,9 +1,10 @@
-"""Delete usage records that are older than `USAGE_RECORD_DAYS`, and keep all sums that were computed from them.
+"""Delete usage records that are older than `USAGE_RECORD_DAYS`, and keep all sums that include these records.
 
-Hourly and daily sums and the ledger stay. The amounts that the reconciliation (`shared/credits/reconciliation.py`) sums
-from records are added to `pruned_usage` in the transaction that deletes them: the cost, and the amounts in the current
-period of budgets. Records from before the hour `pruned_to` may be deleted, and no correction changes those hours any
-more (`credits_settle`). The setting is at least 35 days, longer than any window or recurring period of a budget.
+Hourly and daily sums and the ledger stay. The reconciliation (`shared/credits/reconciliation.py`) sums the cost,
+and the amounts in the current period of budgets, from records. The transaction that deletes records adds their
+amounts to `pruned_usage`. Records from before the hour `pruned_to` may be deleted, and no later correction changes
+the hours before `pruned_to` (`credits_settle`). The setting is at least 35 days, longer than any window or
+recurring period of a budget.
 """
 
 from datetime import timedelta
@@ -19,7 +20,8 @@ from shared.observability.telemetry import SWEPT
 from shared.runtime.batches import drain
 
 BATCH_SIZE = 500
-# Two days behind the rollups: those hours are final, so no correction recomputes them from deleted records.
+# Stay two days behind the mark of the rollups: earlier hours are final, so no correction recomputes them from
+# deleted records.
 _MOVE_MARK = text(
     """
 UPDATE usage_rollup SET pruned_to = bound.at
@@ -30,9 +32,9 @@ FROM (
 WHERE bound.at > pruned_to
 """
 )
-# Records are found by organization and time with one index scan each; ids do not follow time, because those of agents'
-# calls are derived from their turns. Only old records and rows that the reconciliation reads are locked, so no call
-# waits.
+# Find records by organization and time, with one index scan for each organization: ids do not follow time, because
+# ids of agents' calls are derived from their turns. Lock only old records and rows that the reconciliation reads,
+# so that no call waits.
 _PRUNE = text(
     """
 WITH due AS (
@@ -78,7 +80,7 @@ def _prune_usage(context: Context) -> int:
 
 
 def prune_usage(database: Database, *, kept: timedelta) -> int:
-    """Delete usage records that are older than `kept`. Return how many. It can be interrupted and repeated."""
+    """Delete usage records that are older than `kept`. Return how many. The run can be interrupted and repeated."""
     with database.autocommit() as session:
         session.execute(_MOVE_MARK, {"kept": kept})
         session.execute(_FORGET)

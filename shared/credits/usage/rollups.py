@@ -1,7 +1,7 @@
 """Update the rollups of usage: recompute the hourly sums of the current and previous hour every minute.
 
-Rollups are complete up to the mark. It stays behind the clock by more than the longest transaction, so that no record
-can be committed before it later.
+Rollups are complete up to the mark. The mark stays behind the clock by more than the longest transaction, so that
+no transaction can later commit a record with a time before the mark.
 """
 
 from datetime import timedelta
@@ -18,8 +18,8 @@ SLACK = timedelta(minutes=2)
 """Longer than the timeouts of a statement and of an idle transaction (`shared/db/database.py`) together."""
 _STATEMENT_TIMEOUT = "10min"
 
-# At most a day of records per transaction, so that a backlog is processed in steps. SKIP LOCKED: a concurrent run
-# returns at once instead of repeating the work.
+# Each transaction covers at most a day of records, so that a backlog is processed in steps. SKIP LOCKED makes a
+# concurrent run return immediately instead of repeating the work.
 _LOCK_MARK = text(
     """
 SELECT date_trunc('hour', rolled_up_to, 'UTC') - interval '1 hour' AS starts_at, settled_at,
@@ -39,7 +39,10 @@ def _roll_up_usage(context: Context) -> int:
 
 
 def roll_up_usage(database: Database, *, slack: timedelta = SLACK) -> int:
-    """Update the rollups to the present. Return how many rows changed; 0 at once while another process does it."""
+    """Update the rollups to the present. Return how many rows changed.
+
+    If another process is updating the rollups, return 0 immediately.
+    """
     written = 0
     while True:
         changed, is_behind = _roll_up(database, slack)
@@ -49,7 +52,7 @@ def roll_up_usage(database: Database, *, slack: timedelta = SLACK) -> int:
 
 
 def _roll_up(database: Database, slack: timedelta) -> tuple[int, bool]:
-    """Roll up at most a day. Return how many rows changed, and whether a backlog remains."""
+    """Roll up the records of at most one day. Return how many rows changed, and whether a backlog remains."""
     with database.transaction() as session:
         session.execute(text(f"SET LOCAL statement_timeout = '{_STATEMENT_TIMEOUT}'"))
         hours = session.execute(_LOCK_MARK, {"slack": slack}).one_or_none()

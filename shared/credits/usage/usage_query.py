@@ -1,7 +1,8 @@
-"""Build the statement that sums usage in a span of time by any dimensions, exact to the microsecond.
+"""Build the statement that sums the usage of a span of time by any dimensions. The span is exact to the microsecond.
 
-Whole days are read from the daily sums, and whole hours around them from the hourly sums (`rollups.py`). The partial
-hours at both ends, and the time after the mark of the rollups, are read from the records.
+The statement reads whole days from the daily sums, and the whole hours before and after them from the hourly sums
+(`rollups.py`). It reads the partial hours at both ends, and the time after the mark of the rollups, from the
+records.
 """
 
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ class Dimension(StrEnum):
 
     @property
     def expression(self) -> str:
-        """The SQL expression of its value, valid for records, hourly and daily sums."""
+        """The SQL expression of the dimension's value, valid for records, hourly sums and daily sums."""
         return _EXPRESSIONS.get(self, f"{self.value}_id")
 
     @property
@@ -50,26 +51,26 @@ class Dimension(StrEnum):
 
 _EXPRESSIONS = {
     Dimension.MODEL: "model",
-    # The receiving identity, else the daemon that the call ran as, else the user.
+    # The principal is the receiving identity, else the daemon that the call ran as, else the user.
     Dimension.PRINCIPAL: "coalesce(principal_id, identity_id, user_id)",
     Dimension.KEY: "api_key_id",
 }
 
 
 class Interval(StrEnum):
-    """The step of a time series; steps begin on the hour or at midnight, UTC."""
+    """The length of a step in a time series. Steps begin on the hour or at midnight, UTC."""
 
     HOUR = "hour"
     DAY = "day"
 
 
-# A length in seconds and not in days: the length of a day depends on the time zone and is computed for each compared
-# row.
+# Pass the length in seconds and not in days: the length of a day depends on the time zone, so Postgres would
+# compute it again for each compared row.
 _STARTS_AT = "coalesce(CAST(:from AS timestamptz), now() - make_interval(secs => CAST(:length AS float8)))"
 _ENDS_AT = "coalesce(CAST(:to AS timestamptz), now())"
 
-# The span consists of records, hours, days, hours and records, each up to the next bound. Sums end at the mark; the sum
-# of the hour that contains the mark covers only the time before it.
+# The span is split by bounds into five parts: records, hours, days, hours and records. Sums end at the mark; the
+# sum of the hour that contains the mark covers only the time before the mark.
 _SPAN = f"""
 SELECT starts_at, pruned_to, least(hours_from, ends_at) AS head_to, hours_from,
     least(days_from, hours_to) AS hours_head_to,
@@ -87,9 +88,9 @@ FROM (
     ) AS hours
 ) AS days
 """  # noqa: S608 (this module's names only)
-# All hours of the span, for an hourly series. With bounds that the planner can estimate it scans the table; for bounds
-# from the subquery it expects few rows and would look up each one in the index. `IS TRUE` excludes the last bound from
-# the estimate.
+# An hourly series reads all hours of the span. With bounds that the planner can estimate, the planner scans the
+# table. With bounds from the subquery it expects few rows and would look up each row in the index. `IS TRUE`
+# excludes the last bound from the estimate.
 _ALL_HOURS = f"hour >= {_STARTS_AT} AND hour < {_ENDS_AT} AND (hour < (SELECT hours_to FROM span)) IS TRUE"  # noqa: S608
 _HOURS = ("usage_hours", "hour", "sum(invocations)")
 _DAYS = ("usage_days", "day", "sum(invocations)")
@@ -113,8 +114,8 @@ def statement(
 ) -> TextClause:
     """Return the statement for these dimensions: the total first, then the groups by time and descending cost.
 
-    Its parameters are `from` and `to`, or `length` in seconds; `limit`; the filters by name; `organization_id` unless
-    `of_all`; and `own`, a user id, if `of_one_user`.
+    The statement's parameters are `from` and `to`, or `length` in seconds; `limit`; and each filter by its name. It
+    also needs `organization_id` unless `of_all`, and `own` (a user id) if `of_one_user`.
     """
     conditions = [dimension.condition for dimension in Dimension if dimension in filters]
     if not of_all:
@@ -145,7 +146,7 @@ class _Aggregation:
         step = f"date_bin('1 {self.interval}', {moment}, 'epoch')"
         if self.interval is None:
             step = "CAST(NULL AS timestamptz)"
-        elif moment == self.interval:  # the rows are sums of exactly this step
+        elif moment == self.interval:  # each row is already the sum of one step, so use its time unchanged
             step = moment
         named = [f"{key} AS key_{place}" for place, key in enumerate(self.keys)]
         sums = [f"{count} AS invocations", *(f"sum({name}) AS {name}" for name in SUMS[1:])]
@@ -163,7 +164,7 @@ def _within(rows: tuple[str, str, str], first: str, end: str) -> str:
 
 
 def _lacks_records(edge: str) -> str:
-    """Return a column that tells whether an end of the span lies within an hour with pruned records."""
+    """Return a column that is true if the span begins or ends within an hour whose records were pruned."""
     return (
         f"(SELECT {edge} < pruned_to AND {edge} <> date_trunc('hour', {edge}, 'UTC') FROM span)"  # noqa: S608
         f" AS {edge}_is_pruned"
@@ -171,7 +172,7 @@ def _lacks_records(edge: str) -> str:
 
 
 def _whole(parts: Sequence[str], keys: Sequence[str], interval: Interval | None) -> str:
-    """Return the statement that adds the parts up by group, and all groups to the total."""
+    """Return the statement that adds the parts of the span up by group, and adds all groups up to the total."""
     groups = ", ".join(["step", *keys])
     order = ["is_total DESC", *(["step"] if interval else []), "cost DESC", "invocations DESC", *keys]
     return f"""

@@ -1,10 +1,11 @@
 """Usage records: the tokens, cost and attribution of each settled call, without prompts or replies.
 
-Each filter has an index in the order of time, so a page with one filter costs the same on every page. A scan of one
-index with several filters could read many records that the other filters exclude; `_find_crossed` avoids that.
+Each filter has an index in the order of time, so with one filter every page costs the same. A scan of one index
+with several filters could read many records that the other filters exclude; `_find_crossed` avoids that.
 
-One case stays slow: many records match all filters, and all of them are old. An index for each pair of filters was
-rejected, because every call would write it. Clients bound such a listing by `from` and `to`.
+One query stays slow: one where many records match all filters and all of these records are old. An index for each
+pair of filters was rejected, because every call would write it. Clients make this query faster by setting `from`
+and `to`.
 """
 
 from collections.abc import Sequence
@@ -40,7 +41,10 @@ _NEWEST_FIRST = descending(_table.occurred_at, _table.invocation_id)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRecord(Attribution):
-    """One settled call; `cost` in µcr. The principal is the receiving identity, else the daemon, else the user."""
+    """One settled call, with `cost` in µcr.
+
+    The principal is the receiving identity. Without one it is the daemon, and without a daemon the user.
+    """
 
     invocation_id: UUID
     organization_id: UUID
@@ -60,7 +64,7 @@ class UsageRecord(Attribution):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFilter:
-    """The values and the span of time that records must match; None matches all."""
+    """The values and the span of time that records must match; a field with None matches every record."""
 
     model: str | None = None
     principal_id: UUID | None = None
@@ -70,7 +74,7 @@ class RecordFilter:
     ends_at: datetime | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
-        """Return the SQL conditions for the values; each except the status `completed` has an index."""
+        """Return the SQL conditions for the values. Every condition except the status `completed` has an index."""
         equal = (
             (_table.model, self.model),
             (_principal, self.principal_id),
@@ -107,7 +111,7 @@ def list_usage_records(
     """
     base_conditions = [_table.organization_id == organization_id, *wanted.span()]
     conditions = wanted.conditions()
-    # Long lists, for files, read every match anyway, so they scan one index.
+    # A list for a file has a high limit and reads every match, so it scans one index.
     is_crossed = len(conditions) + (user_id is not None) > 1 and limit <= MAX_LIMIT
     if user_id is not None:
         base_conditions.append(_table.user_id == user_id)
@@ -139,7 +143,7 @@ def read_usage_records(
 def find_usage_records(
     session: Session, organization_id: UUID, invocation_ids: Sequence[UUID]
 ) -> Sequence[UsageRecord]:
-    """Return the records of those of these calls that are settled, in no order. The caller authorizes."""
+    """Return the records of these calls, in no order; an unsettled call has none. The caller authorizes."""
     found = _RECORDS.where(
         _table.invocation_id.in_(invocation_ids), _table.organization_id == organization_id
     )
@@ -149,7 +153,7 @@ def find_usage_records(
 def list_all_usage_records(
     session: Session, scope: UsageScope, wanted: RecordFilter
 ) -> tuple[UsageRecord, ...]:
-    """Return all matching records, for a file. Raises ValidationFailed for more than MAX_FILE_RECORDS."""
+    """Return all matching records, for a file. Raises ValidationFailed if more than MAX_FILE_RECORDS match."""
     page = list_usage_records(
         session, scope.organization_id, user_id=scope.user_id, wanted=wanted, limit=MAX_FILE_RECORDS
     )
@@ -165,7 +169,7 @@ def _find_newest(
     conditions: Sequence[ColumnElement[bool]],
     count: int,
 ) -> Sequence[Row[Any]]:
-    """Return the newest matches, in the order of one index."""
+    """Return the newest matching records by scanning one index in its order."""
     wanted = _RECORDS.where(*base_conditions, *conditions)
     return session.execute(_NEWEST_FIRST.order(wanted).limit(count)).all()
 
@@ -176,9 +180,10 @@ def _find_crossed(
     conditions: Sequence[ColumnElement[bool]],
     count: int,
 ) -> Sequence[Row[Any]]:
-    """Return the newest matches of several filters.
+    """Return the newest records that match several filters.
 
-    Search the newest RECENT_RECORDS first; then read all matches unordered if they are few; else scan one index.
+    Search the newest RECENT_RECORDS first. If that finds too few, read all matches unordered if there are few of
+    them, and otherwise scan one index.
     """
     passed = _NEWEST_FIRST.order(select(_table.occurred_at).where(*base_conditions))
     moment = session.execute(passed.offset(RECENT_RECORDS).limit(1)).scalar()
@@ -186,8 +191,9 @@ def _find_crossed(
     found = _find_newest(session, (*base_conditions, *recent), conditions, count)
     if moment is None or len(found) == count:
         return found
-    # Materialized, so that the planner plans for all matches: for the first few it would scan one index. It combines
-    # two indexes unless both begin with the organization; for user and model it reads one in table order.
+    # Materialize the subquery, so that the planner plans for all matches. If it planned for the first few matches,
+    # it would scan one index. For all matches it combines two indexes unless both indexes begin with the
+    # organization; for user and model it reads one index in table order.
     matches = _RECORDS.where(*base_conditions, *conditions).cte("matches").prefix_with("MATERIALIZED")
     some = session.execute(select(matches).limit(MAX_SORTED_RECORDS)).all()
     if len(some) == MAX_SORTED_RECORDS:

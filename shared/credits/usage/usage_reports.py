@@ -25,7 +25,7 @@ MAX_DAYS = 366
 
 # docs/specification/credits.md#usage
 class Window(StrEnum):
-    """The window of a report, back from now."""
+    """The window of a report: a length of time that ends now."""
 
     DAY = "24h"
     WEEK = "7d"
@@ -33,7 +33,7 @@ class Window(StrEnum):
 
     @property
     def length(self) -> timedelta:
-        """The length of the window."""
+        """The window as a timedelta."""
         return {"24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}[self.value]
 
 
@@ -45,9 +45,11 @@ MODEL_WINDOW = Window.DAY
 class UsageCriteria:
     """The span, grouping and filters of a report.
 
-    The span is a window back from now, or `starts_at` to `ends_at` or now.
+    The span is a window that ends now, or the time from `starts_at` to `ends_at`. If `ends_at` is None, the span
+    ends now.
 
-    Without dimensions there is one group, or one for each step of the series. Filters select calls with these values.
+    Without dimensions the report has one group, or one group for each step of the series. Filters select the calls
+    that have the given values.
     """
 
     window: Window | None = None
@@ -84,7 +86,7 @@ class UsageSum(TokenCounts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageGroup:
-    """The sum of the calls with one combination of values, in one step of the series if there is one.
+    """The sum of the calls with one combination of values. In a series, each step has groups of its own.
 
     A key is None for calls without that value.
     """
@@ -96,7 +98,10 @@ class UsageGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageReport:
-    """The usage of a span, by step and descending cost: at most MAX_GROUPS groups, `is_truncated` if there are more."""
+    """The usage of a span: at most MAX_GROUPS groups, by step and descending cost.
+
+    `is_truncated` is true if the span has more groups.
+    """
 
     criteria: UsageCriteria
     starts_at: datetime
@@ -109,7 +114,7 @@ class UsageReport:
 def usage(
     session: Session, organization_id: UUID, criteria: UsageCriteria, *, user_id: UUID | None = None
 ) -> UsageReport:
-    """Return an organization's usage, or that of one of its users. The caller authorizes. Raises ValidationFailed."""
+    """Return the usage of an organization, or of one of its users. The caller authorizes. Raises ValidationFailed."""
     criteria.check()
     parameters = {
         "organization_id": str(organization_id),
@@ -117,7 +122,7 @@ def usage(
         "from": criteria.starts_at,
         "to": criteria.ends_at,
         "length": criteria.window.length.total_seconds() if criteria.window else None,
-        # One row for the total, and one to detect that there are more groups.
+        # Read two rows more: one for the total, and one to detect that the span has more groups.
         "limit": MAX_GROUPS + 2,
         **{dimension.value: str(value) for dimension, value in criteria.filters.items()},
     }
@@ -147,7 +152,7 @@ def scoped_usage(session: Session, scope: UsageScope, criteria: UsageCriteria) -
 def read_usage(
     session: Session, *, actor: Actor, organization_id: UUID, criteria: UsageCriteria
 ) -> UsageReport:
-    """Return `usage` to an administrator. Raises PermissionDenied, ResourceNotFound, ValidationFailed."""
+    """Return the result of `usage` to an administrator. Raises PermissionDenied, ResourceNotFound, ValidationFailed."""
     authorize_administrative_reading(session, actor, Permission.USAGE_READ, organization_id)
     return usage(session, organization_id, criteria)
 
@@ -167,7 +172,7 @@ def _group(row: Row[Any], keys: int) -> UsageGroup:
 
 
 def _refuse_pruned(total: Row[Any]) -> None:
-    """Raise ValidationFailed for a span that begins or ends within an hour with pruned records."""
+    """Raise ValidationFailed if the span begins or ends within an hour whose records were pruned."""
     for name, is_pruned in (("from", total.starts_at_is_pruned), ("to", total.ends_at_is_pruned)):
         if is_pruned:
             raise invalid_field(
