@@ -1,4 +1,4 @@
-"""Generate the sync half of the SDK from the async half; a test compares the committed files with the result."""
+"""Generate the package `_sync` of the SDK from `_async`. A test compares the committed files with the result."""
 
 import sys
 from pathlib import Path
@@ -39,7 +39,7 @@ NAMES = {
 
 
 def generate(target: Path) -> None:
-    """Write the sync half to a directory."""
+    """Write the modules of the package `_sync` to a directory."""
     target.mkdir(parents=True, exist_ok=True)
     rule = unasync.Rule(fromdir=f"{SOURCE}/", todir=f"{target}/", additional_replacements=NAMES)
     unasync.unasync_files([str(path) for path in sorted(SOURCE.glob("*.py"))], [rule])

@@ -1,8 +1,8 @@
-"""The attribution of the current work: the verified context of a request that the service routed to an agent.
+"""The context of the current request: the verified attribution that the service sent to an agent with the request.
 
-Clients read it for each request, and forward the attribution unchanged. Without a context they send none, and the work
-is the deployment's own. The context is a contextvar, so concurrent requests are isolated; a thread that you start
-needs `contextvars.copy_context().run`.
+Clients read the context for each request, and forward the attribution unchanged. Without a context, clients send no
+attribution, and the work is the deployment's own. The context is a contextvar, so concurrent requests are isolated. To
+use the context in a thread that you start, run the thread's function with `contextvars.copy_context().run`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ATTRIBUTION_HEADER = "Service-Usage-Attribution"
 
 @dataclass(frozen=True)
 class ReportedCaller:
-    """The author of a message, as a distribution reports it. For display only: it is not authenticated."""
+    """The author of a message, as a distribution reports. Use it for display only: the author is not authenticated."""
 
     id: str
     display: str | None = None
@@ -29,8 +29,8 @@ class ReportedCaller:
 class RequestContext:
     """The contents of a verified attribution.
 
-    `agent_principal` owns files that are stored, the permissions of `execution_principal` apply, and the organization
-    `payer` is charged. `attribution` is the header's original value.
+    `agent_principal` owns the files that the agent stores. The permissions of `execution_principal` apply. The
+    organization `payer` is charged. `attribution` is the original value of the header.
     """
 
     agent_principal: UUID
@@ -45,7 +45,7 @@ class RequestContext:
     reported_caller: ReportedCaller | None = None
 
     def __post_init__(self) -> None:
-        # An empty header would silently make this the own work of the deployment.
+        # Reject an empty value: with an empty header, the work would silently count as the deployment's own.
         if not self.attribution.strip():
             raise ValueError("The attribution is empty; use None as the context of autonomous work.")
 
@@ -54,13 +54,13 @@ _current: ContextVar[RequestContext | None] = ContextVar("quartermaster_context"
 
 
 def current() -> RequestContext | None:
-    """Return the context of the current request, or None for autonomous work."""
+    """Return the context of the current request, or None if the agent works without a request."""
     return _current.get()
 
 
 @contextmanager
 def use(context: RequestContext | None) -> Iterator[None]:
-    """Set the context for the block; None means autonomous work."""
+    """Set the context while the block runs. None means that the agent works without a request."""
     token = _current.set(context)
     try:
         yield

@@ -18,7 +18,7 @@
         ├── RateLimited           429
         └── ServerError           5xx
 
-No exception contains a request, a credential or a link, so it is safe to log.
+No exception contains a request, a credential or a link, so exceptions are safe to log.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-# The body may be that of a proxy, and the message ends up in logs.
+# Limit the length: a proxy may have sent the body, and applications log the message.
 MAXIMUM_DETAIL_CHARACTERS = 1000
 _SERVER_ERRORS = 500
 
@@ -39,7 +39,7 @@ class QuartermasterError(Exception):
 
 
 class ConfigurationError(QuartermasterError):
-    """The address or the credential is missing or contradictory."""
+    """The service's address or the credential is missing or contradictory."""
 
 
 class ConnectionFailed(QuartermasterError):
@@ -64,10 +64,10 @@ class FieldError:
 
 
 class ApiError(QuartermasterError):
-    """The service returned an error. `code` is stable and documented; `request_id` identifies it in the service's logs.
+    """The service returned an error. `code` is stable and documented. `request_id` identifies the request in logs.
 
-    On A2A routes the code is the reason in the error's details, such as TASK_NOT_FOUND. `retry_after` is in seconds.
-    `is_final` means that the service advises against a retry.
+    On A2A routes, `code` is the reason in the error's details, such as TASK_NOT_FOUND. `retry_after` is in seconds.
+    If `is_final` is True, the service advises against a retry.
     """
 
     def __init__(
@@ -95,12 +95,12 @@ class ApiError(QuartermasterError):
         return f"{self.status} {self.code}: {self.message}{fields} (request {self.request_id})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By default, exceptions with keyword-only parameters cannot be unpickled.
+        # Define how to unpickle: by default, pickle cannot restore exceptions with keyword-only parameters.
         return _rebuild, (type(self), self.message, self.__dict__)
 
 
 class InvalidRequest(ApiError):
-    """The request is malformed or has invalid values; `errors` lists the fields."""
+    """The request is malformed or has invalid values. `errors` lists the invalid fields."""
 
 
 class Unauthenticated(ApiError):
@@ -116,7 +116,7 @@ class PermissionDenied(ApiError):
 
 
 class NotFound(ApiError):
-    """The resource does not exist, or the caller may not know of it."""
+    """The resource does not exist, or the caller has no right to know that the resource exists."""
 
 
 class Conflict(ApiError):
@@ -136,7 +136,7 @@ class TooLarge(ApiError):
 
 
 class RateLimited(ApiError):
-    """Too many requests; retry after `retry_after` seconds."""
+    """The caller sent too many requests. Retry after `retry_after` seconds."""
 
 
 class ServerError(ApiError):
@@ -161,9 +161,9 @@ _CLASSES: Mapping[int, type[ApiError]] = {
 
 
 def read_error(status: int, headers: Mapping[str, str], content: bytes) -> ApiError:
-    """Return the exception for an error response in any format of the service: problem, OAuth, OpenAI or A2A."""
+    """Return the exception for an error response in any of the service's formats: problem, OAuth, OpenAI or A2A."""
     body = _read_object(content)
-    # OpenAI and A2A nest an object, OAuth has a string there, a problem (RFC 9457) has no such member.
+    # `error` shows the format: an object with OpenAI and A2A, a string with OAuth, absent in a problem (RFC 9457).
     nested = body.get("error")
     described: Mapping[str, Any] = nested if isinstance(nested, dict) else body
     details = _read_details(described)
@@ -188,11 +188,11 @@ def read_error(status: int, headers: Mapping[str, str], content: bytes) -> ApiEr
 
 
 def _read_code(described: Mapping[str, Any], details: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the code of an error. A2A's `code` is the HTTP status, so the reason in its details is the code."""
+    """Return the code of an error. For A2A, return the reason in the details, because `code` is the HTTP status."""
     reasons = [at["reason"] for at in details if isinstance(at.get("reason"), str)]
     code = described.get("code")
     if isinstance(code, int):
-        # The name of A2A's status, such as NOT_FOUND, says more than its number.
+        # Without a reason, use the name of A2A's status, such as NOT_FOUND: a name is clearer than a number.
         code = described.get("status")
     return next(iter(reasons), None) or (str(code) if code else None)
 
@@ -209,7 +209,7 @@ def _read_request_id(details: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _read_violations(details: Sequence[Mapping[str, Any]]) -> list[FieldError]:
-    """Return the invalid fields of an A2A error, which does not say whether they are in the path, query or body."""
+    """Return the invalid fields of an A2A error. The error does not say whether a field is in the path or the body."""
     listed = [at["fieldViolations"] for at in details if isinstance(at.get("fieldViolations"), list)]
     return [
         FieldError(location="request", name=str(at.get("field")), message=str(at.get("description")))
@@ -221,7 +221,7 @@ def _read_violations(details: Sequence[Mapping[str, Any]]) -> list[FieldError]:
 def _read_object(content: bytes) -> dict[str, Any]:
     try:
         body = json.loads(content)
-    except ValueError:  # for example an HTML page of a proxy
+    except ValueError:  # the body is not JSON, for example an HTML page from a proxy
         return {}
     return body if isinstance(body, dict) else {}
 
@@ -236,7 +236,7 @@ def _read_fields(errors: object) -> list[FieldError]:
 
 
 def _read_retry_after(value: str | None) -> float | None:
-    # The service sends seconds. A proxy may send a date, which is ignored: it would depend on this machine's clock.
+    # Accept only seconds, as the service sends. A proxy may send a date, which depends on this machine's clock.
     return float(value) if value and value.isascii() and value.isdigit() else None
 
 

@@ -1,8 +1,8 @@
 """A cache of the service's public keys (JSON Web Key Set, RFC 7517).
 
-Keys are cached for five minutes. An unknown key id may be that of a new key, so the set is fetched again, but at most
-every 30 seconds: anonymous clients can send any id. One thread fetches at a time. While the service does not respond,
-the cached keys stay valid.
+Keys are cached for five minutes. An unknown key id may belong to a new key, so the key set is fetched again. This
+happens at most every 30 seconds, because anonymous clients can send any id. Only one thread fetches at a time. While
+the service does not respond, the cached keys stay valid.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from quartermaster.errors import QuartermasterError
 
 KEEP_SECONDS = 300.0
 PAUSE_SECONDS = 30.0
-# Shorter than the pause after a success: until the next fetch every request with an unknown key is refused.
+# Shorter than the pause after a success: until the next fetch, every request with an unknown key is refused.
 PAUSE_AFTER_FAILURE_SECONDS = 1.0
 FETCH_TIMEOUT_SECONDS = 5.0
 
 
 class KeysUnavailable(QuartermasterError):
-    """The service's public keys cannot be fetched at the moment; retry later."""
+    """The service's public keys cannot be fetched at the moment. Retry later."""
 
 
 class KeySet:
-    """The cached keys of one URL. It is thread-safe, and fetches nothing before the first use."""
+    """A thread-safe cache of the keys at one URL. The first use fetches the keys."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class KeySet:
         self._fetch_lock = threading.Lock()
 
     def is_ready(self, kid: str) -> bool:
-        """Return whether `find` returns without a request to the service."""
+        """Return whether `find` would return without a request to the service."""
         now = self._clock()
         return now < self._next_fetch_at or (kid in self._keys and now < self._stale_at)
 
     def find(self, kid: str) -> ECKey | None:
-        """Return a key by its id, or None; fetches the set if that is due.
+        """Return a key by its id, or None. If a fetch is due, fetch the key set first.
 
         Raises KeysUnavailable if the key is unknown and the last fetch failed.
         """
@@ -67,7 +67,7 @@ class KeySet:
         return key
 
     def _fetch_once(self, kid: str) -> None:
-        # Only threads without the key wait for a fetch; the others use the cached one meanwhile.
+        # Block only if the key is not cached. A thread whose key is cached uses it while another thread fetches.
         if not self._fetch_lock.acquire(blocking=kid not in self._keys):
             return
         try:
@@ -78,7 +78,7 @@ class KeySet:
 
     def _renew(self) -> None:
         try:
-            # Replace all keys: one that the service has revoked must not stay.
+            # Replace all keys: a key that the service has revoked must not stay in the cache.
             self._keys = _import(self._fetch(self._url))
         except (httpx.HTTPError, ValueError):
             self._has_failed = True
@@ -103,7 +103,7 @@ def _import(document: Any) -> Mapping[str, ECKey]:
 
 
 def _find_key(member: Any) -> ECKey | None:
-    """Return a member as a key for ES256, or None: the set may contain keys of other types."""
+    """Return a member as an ES256 key, or None if the member is a key of another type."""
     if not isinstance(member, dict) or (member.get("kty"), member.get("crv")) != ("EC", "P-256"):
         return None
     try:

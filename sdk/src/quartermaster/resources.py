@@ -1,4 +1,4 @@
-"""The resources in responses, as frozen dataclasses. Members that a newer service adds are ignored."""
+"""The resources in responses, as frozen dataclasses. Unknown JSON members of a newer service are ignored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Member = tuple[str, str, Callable[[Any], Any]]
 
 @dataclass(frozen=True)
 class Metadata:
-    """The metadata of a version's content; `retention_expires_at` is None if it never expires."""
+    """The metadata of a version's content. `retention_expires_at` is None if the file never expires."""
 
     file_name: str
     media_type: str
@@ -30,7 +30,7 @@ class Metadata:
 
 @dataclass(frozen=True)
 class Owner:
-    """The identity that owns a file; `kind` is `PrincipalIdentity` or `DaemonIdentity`."""
+    """The identity that owns a file. `kind` is `PrincipalIdentity` or `DaemonIdentity`."""
 
     kind: str
     id: UUID
@@ -63,7 +63,7 @@ class FileVersion:
 
 @dataclass(frozen=True)
 class UploadedFile:
-    """The version that an upload or a replace stored. `url` requires a credential; it is not a link to share."""
+    """The version that an upload or a replace stored. Requests to `url` need a credential, so do not share this URL."""
 
     id: UUID
     version_id: UUID
@@ -87,7 +87,7 @@ class DeletedFile:
 
 @dataclass(frozen=True)
 class ReadLink:
-    """A link to one exact version. Its `url` grants read access to its holder, so it is a secret, shown once."""
+    """A link to one exact version. `url` is a secret, because it grants read access. The service returns it once."""
 
     id: UUID
     version_id: UUID
@@ -99,7 +99,7 @@ class ReadLink:
 
 @dataclass(frozen=True)
 class ListedLink:
-    """An existing link, without its URL."""
+    """An existing link. The service does not return its URL again."""
 
     link_id: UUID = field(metadata={"wire": "grantId"})
     file_id: UUID
@@ -112,7 +112,7 @@ class ListedLink:
 
 @dataclass(frozen=True)
 class Reference:
-    """A resource that refers to a file, and so prevents its deletion."""
+    """A reference from a resource to a file, which prevents the deletion of the file."""
 
     kind: str
     reference_id: str
@@ -122,11 +122,11 @@ class Reference:
 def read(kind: type[Resource], body: Mapping[str, Any]) -> Resource:
     """Return a resource, parsed from the JSON of a response."""
     members = _members(cast("Any", kind))
-    # A member that is absent keeps its default: an older service does not send it.
+    # Skip absent members, so that their fields keep the default: an older service does not send every member.
     return kind(**{name: reader(body[key]) for name, key, reader in members if key in body})
 
 
-# Evaluating type hints takes longer than reading a resource.
+# Cache the result: evaluating type hints takes longer than reading a resource.
 @cache
 def _members(kind: Any) -> tuple[_Member, ...]:
     hints = get_type_hints(kind)
@@ -143,7 +143,7 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
         return lambda value: None if value is None else inner(value)
     if hint is datetime:
         return read_timestamp
-    # Amounts are text in JSON, so that no float rounds them.
+    # Amounts are text in JSON, so that no float rounds them: construct UUID and Decimal from text.
     if hint in (UUID, Decimal):
         return cast("Callable[[Any], Any]", hint)
     if get_origin(hint) is tuple:

@@ -14,7 +14,7 @@ from uuid import UUID
 class UsageSum:
     """The tokens and credits of a set of model calls."""
 
-    # The members of `/v1` routes are in snake_case, as in OpenAI's API.
+    # Read members in snake_case: routes below `/v1` use the names of OpenAI's API style.
     is_snake_case: ClassVar[bool] = True
 
     invocations: int
@@ -29,7 +29,7 @@ class UsageSum:
 
 @dataclass(frozen=True)
 class UsageGroup(UsageSum):
-    """The usage of one combination of dimension values, and with an interval of one hour or day."""
+    """The usage of one combination of dimension values. With an interval, the usage in one hour or day."""
 
     starts_at: datetime | None
     keys: Mapping[str, str | None]
@@ -37,7 +37,7 @@ class UsageGroup(UsageSum):
 
 @dataclass(frozen=True)
 class UsageReport:
-    """The usage of a time span. `total` also includes groups that a truncated report leaves out."""
+    """The usage of a time span. `total` also includes the groups that are missing from a truncated report."""
 
     is_snake_case: ClassVar[bool] = True
 
@@ -50,7 +50,7 @@ class UsageReport:
 
 @dataclass(frozen=True)
 class KeyBudget:
-    """A budget that limits a credential's calls; `resets_at` is None for a budget without a period."""
+    """A budget that limits a credential's calls. `resets_at` is None if the budget has no period."""
 
     is_snake_case: ClassVar[bool] = True
 
@@ -69,7 +69,7 @@ class KeyBudget:
 
 @dataclass(frozen=True)
 class KeyUsage:
-    """The spending and limits of a credential, and the models that it may call (None: all)."""
+    """The spending and limits of a credential. `models` lists the models that the credential may call (None: all)."""
 
     is_snake_case: ClassVar[bool] = True
 

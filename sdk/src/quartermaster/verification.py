@@ -1,8 +1,8 @@
-"""Verify tokens that the service signs: the request token that it sends to an agent, and `Service-Usage-Attribution`.
+"""Verify the tokens that the service signs: the request token for an agent, and `Service-Usage-Attribution`.
 
-A token whose header differs from the service's is rejected before its signature is checked. This excludes `none`, other
-algorithms, `jwk`, `jku`, `crit`, and tokens of another type (RFC 8725, 3.11). Keys come from the service's key set.
-Needs the extra `agents` (joserfc).
+A token is rejected before its signature is checked if its header differs from the header that the service writes. So
+the algorithm `none`, other algorithms, `jwk`, `jku`, `crit` and tokens of another type are rejected (RFC 8725, 3.11).
+Keys come from the service's key set. This module needs the extra `agents` (joserfc).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ ALGORITHM = "ES256"
 REQUEST_TOKEN_TYPE = "agent-request+jwt"  # noqa: S105 (a name)
 ATTRIBUTION_TYPE = "usage-attribution+jwt"
 SENDER = "quartermaster"
-# The clocks of the service and of the agent may differ.
+# Accept tokens shortly before and after their validity: the clocks of the service and the agent may differ.
 LEEWAY_SECONDS = 60
-# Checked before any parsing, because anonymous clients can send tokens of any length.
+# Check the length before parsing, because anonymous clients can send tokens of any length.
 MAX_TOKEN_CHARACTERS = 4096
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
 _Signature = jws.CompactSignature
@@ -49,9 +49,9 @@ class Deployment:
 
 
 class Verifier:
-    """Verifies tokens that the service signs for one deployment; thread-safe.
+    """Verifies tokens that the service signs for one deployment. The class is thread-safe.
 
-    `issuer` is the service's public address in its tokens. Set it if the agent uses another address as `base_url`.
+    `issuer` is the service's public address, which tokens contain. Set `issuer` if `base_url` is another address.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class Verifier:
     def verify_request_token(self, value: str) -> None:
         """Check a request token. Raises VerificationFailed or KeysUnavailable."""
         claims = self._verify(value, REQUEST_TOKEN_TYPE, audience=str(self._deployment.id))
-        # A request token names no identity: its subject is the service itself.
+        # Require the service as the subject: a request token names no identity.
         if claims.get("sub") != SENDER:
             raise VerificationFailed("The request token is not from the service.")
 
     def verify_attribution(self, value: str) -> RequestContext:
-        """Verify an attribution and return its context. Raises VerificationFailed or KeysUnavailable."""
+        """Verify an attribution and return the context in it. Raises VerificationFailed or KeysUnavailable."""
         claims = self._verify(value, ATTRIBUTION_TYPE, audience=f"{self._issuer}/usage-attribution")
         if claims.get("scope") != "callback" or claims.get("deployment_id") != str(self._deployment.id):
             raise VerificationFailed("The attribution is for another deployment.")
@@ -115,13 +115,13 @@ class Verifier:
 
 
 def read_deployment(access_token: str) -> Deployment:
-    """Return the deployment of an access token that the agent itself obtained. Raises VerificationFailed.
+    """Return the deployment that an access token of this agent names. Raises VerificationFailed if none is named.
 
-    The signature is not checked, because the token comes from the service's token endpoint over TLS.
+    The signature is not checked, because the agent received the token from the service's token endpoint over TLS.
     """
     parts = access_token.split(".")
     try:
-        # JWTs have no padding. Python ignores what is too much of it.
+        # Add padding, which JWTs omit. Python ignores excess padding.
         claims = json.loads(urlsafe_b64decode(parts[1] + "=="))
     except (ValueError, IndexError) as error:
         raise VerificationFailed("The access token is not a deployment's.") from error
@@ -190,7 +190,7 @@ def _identifier(claims: Mapping[str, Any], name: str) -> UUID:
 
 def _seconds(claims: Mapping[str, Any], name: str) -> int:
     value = claims.get(name)
-    # Not isinstance: true would be a time.
+    # Compare the type: isinstance() would accept `true` as a time, because bool is a subclass of int.
     if type(value) is not int:
         raise VerificationFailed(f"The token has no {name}.")
     return value

@@ -1,4 +1,4 @@
-"""Write an agent as functions, and serve it over A2A 1.0 to the service.
+"""Write an agent as Python functions, and serve the agent to the service over A2A 1.0.
 
 ```python
 from quartermaster.agents import Agent, Artifact, Ask, Status
@@ -18,7 +18,7 @@ def report(text, files, client):
 agent.serve(port=8000)
 ```
 
-Needs the extra `agents`; its packages are imported when the agent is served.
+This package needs the extra `agents`. The extra's packages are imported only when an agent is served.
 """
 
 from quartermaster.agents.agent import Agent, serve

@@ -1,4 +1,4 @@
-"""The agent: its name, skills and extensions, and the A2A 1.0 server for it."""
+"""The class `Agent`, which has a name, skills and extensions and can be served over A2A 1.0."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from quartermaster.agents.connection import Connection
 
 THREADS = 64
-SHUTDOWN_SECONDS = 20  # for running requests, after a stop signal
+SHUTDOWN_SECONDS = 20  # time for running requests to end after a stop signal
 FILE_ARTIFACT_DESCRIPTION = (
     "Artifacts that are stored as files carry the file's id, exact version, digest and deadline."
 )
@@ -22,10 +22,10 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class Agent:
-    """An agent. `skill` adds functions to it; `serve` or `app` serves it.
+    """An agent. `skill` adds a function to the agent. `serve` serves the agent, and `app` returns its ASGI application.
 
-    Missing arguments come from `SERVICE_BASE_URL`, `SERVICE_CLIENT_ID` and `SERVICE_CLIENT_SECRET`. Set `issuer` to the
-    service's public address if the agent uses another address as `base_url`.
+    Values of missing arguments come from the variables `SERVICE_BASE_URL`, `SERVICE_CLIENT_ID` and
+    `SERVICE_CLIENT_SECRET`. If `base_url` is not the service's public address, set `issuer` to the public address.
     """
 
     def __init__(
@@ -80,11 +80,12 @@ class Agent:
         input_modes: Sequence[str] = ("text/plain",),
         output_modes: Sequence[str] = ("text/plain",),
     ) -> Any:
-        """Add a function as a skill. Its docstring is the description; its parameters name its arguments.
+        """Add a function as a skill. The function's docstring is the skill's description.
 
-        It may be a function or a generator, `async` or not, and returns or yields text, JSON values, `Artifact`,
-        `Path`, `Status` or `Ask`. The first skill handles messages without a `skillId` in their metadata. Raises
-        ValueError for a repeated id, and TypeError for an unknown parameter.
+        The names of the function's parameters select its arguments, for example `text` or `files`. The function may be
+        a generator, and may be `async`. It returns or yields text, JSON values, `Artifact`, `Path`, `Status` or `Ask`.
+        The first skill handles messages that have no `skillId` in their metadata. Raises ValueError if another skill
+        has the same id, and TypeError if a parameter's name is unknown.
         """
 
         def add(function: _Function) -> _Function:
@@ -105,13 +106,14 @@ class Agent:
         return add if function is None else add(function)
 
     def app(self, *, url: str | None = None, is_anonymous: bool = False, threads: int = THREADS) -> Starlette:
-        """Return the ASGI application; needs the extra `agents`.
+        """Return the agent's ASGI application, which needs the extra `agents`.
 
-        `url` is the agent's address in its card; by default the address of the card's request. `is_anonymous` accepts
-        requests without the service's token, for development only. `threads` limits the functions that run at a time.
-        Raises ValueError without a skill, and ConfigurationError without the deployment's credentials.
+        `url` is the agent's address in its card. The default is the address at which a client requests the card.
+        `is_anonymous` accepts requests without the service's token; use it for development only. `threads` limits the
+        number of functions that run in threads at the same time. Raises ValueError if the agent has no skill, and
+        ConfigurationError if the deployment's credentials are missing.
         """
-        # Imported here: a2a-sdk takes half a second, which a script that only declares an agent need not wait for.
+        # Import here: importing a2a-sdk takes half a second, and a script that only declares an agent does not need it.
         from quartermaster.agents.application import make_application
         from quartermaster.agents.cards import compose_card
         from quartermaster.agents.connection import Connection
@@ -143,16 +145,16 @@ class Agent:
     def _declared(self, connection: Connection) -> tuple[Extension, ...]:
         stored = Extension(connection.file_artifact_uri, FILE_ARTIFACT_DESCRIPTION)
         own = (stored,) if connection.is_configured else ()
-        # By URI: a declaration of the agent replaces that of the SDK.
+        # Collect by URI: the agent's declaration of an extension replaces the SDK's declaration.
         return tuple({at.uri: at for at in (*own, *self.extensions)}.values())
 
     def serve(self, *, host: str = "127.0.0.1", port: int = 8000, **more: Any) -> None:
-        """Serve the agent with uvicorn until a stop signal; `more` are arguments of `app`."""
+        """Serve the agent with uvicorn until a stop signal. `more` contains further arguments of `app`."""
         serve(self, host=host, port=port, **more)
 
 
 def serve(agent: Agent, *, host: str = "127.0.0.1", port: int = 8000, **more: Any) -> None:
-    """Serve an agent with uvicorn until a stop signal; `more` are arguments of `Agent.app`."""
+    """Serve an agent with uvicorn until a stop signal. `more` contains further arguments of `Agent.app`."""
     import uvicorn
 
     uvicorn.run(

@@ -1,4 +1,4 @@
-"""The ASGI application of an agent: its card, HTTP+JSON and JSON-RPC with one handler, behind the middlewares."""
+"""Create the ASGI application of an agent, which serves the agent's card, HTTP+JSON and JSON-RPC."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from quartermaster.agents.requests import Requests
 from quartermaster.agents.skills import Skill
 
 PAUSED_TASK_SECONDS = 600.0
-"""Time for which an interrupted task keeps its runner in memory; a later reply starts a new one."""
+"""Seconds for which a task that requires input keeps its runner in memory. A later reply starts a new runner."""
 UNKNOWN_ADDRESS = "http://localhost"
 VERSION_HEADER = "a2a-version"
 _requested_base: ContextVar[str] = ContextVar("quartermaster_requested_base")
@@ -48,7 +48,7 @@ def make_application(
     is_anonymous: bool,
     threads: int,
 ) -> Starlette:
-    """Return the application of an agent. Without `url`, the card has the address at which it is requested."""
+    """Return the application of an agent. Without `url`, the card contains the address of the card's request."""
     placed = with_address(card, url or UNKNOWN_ADDRESS)
     handler = Requests(
         skills=skills,
@@ -72,7 +72,7 @@ def make_application(
         ],
         middleware=[
             Middleware(_RequestedBase),
-            # Outside of the authentication: an error response lists the active extensions too.
+            # Place this middleware outside of the authentication: an error response must list the active extensions.
             Middleware(Negotiation, declared=extensions),
             Middleware(ServiceAuthentication, connection=connection, is_anonymous=is_anonymous),
         ],
@@ -95,7 +95,7 @@ def _closing(
 
 
 class _Service(User):
-    """The service, which is an agent's only client; the context has the attribution."""
+    """The user of every request: the service, which is an agent's only client. The attribution is in the context."""
 
     @property
     def is_authenticated(self) -> bool:
@@ -108,8 +108,8 @@ class _Service(User):
 
 class _CallContexts(ServerCallContextBuilder):
     def build(self, request: Request) -> ServerCallContext:
-        """Return the context of a request. Raises VersionNotSupportedError for another A2A version."""
-        # a2a-sdk takes a missing version for 0.3, so it gets the default of this agent in the headers below.
+        """Return the call context of a request. Raises VersionNotSupportedError unless the A2A version is supported."""
+        # a2a-sdk treats a missing version as 0.3, so add this agent's version to the headers below.
         version = request.headers.get(VERSION_HEADER, "").strip() or PROTOCOL_VERSION
         if version != PROTOCOL_VERSION:
             raise VersionNotSupportedError(f"The agent supports A2A {PROTOCOL_VERSION}, not {version[:20]}.")
@@ -121,7 +121,7 @@ class _CallContexts(ServerCallContextBuilder):
 
 
 class _RequestedBase:
-    """Middleware that records the base URL of a request, for the card."""
+    """Middleware that records the base URL of a request, so that the card can contain that URL."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Store an artifact as a file of the service, and create the message part with its link."""
+"""Store an artifact as a file of the service, and create a message part with a link to that file."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from quartermaster.resources import UploadedFile
 
 DEFAULT_RETENTION = timedelta(days=30)
 LINK_MINUTES = 1440
-"""The maximum lifetime of a link, because a task may be read long after it ended."""
+"""The lifetime of a link is the maximum, because a client may read a task long after the task ended."""
 
 
 @dataclass(frozen=True)
 class StoredArtifact:
-    """A part with a link to the file, and the file's description for the extension `file-artifact`."""
+    """A message part with a link to a stored file, and the file's description for the extension `file-artifact`."""
 
     part: Part
     description: dict[str, Any]
@@ -35,7 +35,7 @@ def is_stored(artifact: Artifact) -> bool:
 
 
 async def store_artifact(client: AsyncClient, artifact: Artifact) -> StoredArtifact:
-    """Upload an artifact, with the owner and payer of the context. Raises the errors of `files.upload`."""
+    """Upload an artifact for the context's owner and payer. Raises the same errors as `files.upload`."""
     uploaded = await client.files.upload(
         _content(artifact),
         file_name=artifact.name,
@@ -48,14 +48,14 @@ async def store_artifact(client: AsyncClient, artifact: Artifact) -> StoredArtif
 
 
 def raw_part(artifact: Artifact) -> Part:
-    """Return a part that contains an artifact's content."""
+    """Return a message part that contains an artifact's content."""
     content = _content(artifact)
     raw = content.read_bytes() if isinstance(content, Path) else content
     return Part(raw=raw, filename=artifact.name, media_type=guess_media_type(artifact))
 
 
 def guess_media_type(artifact: Artifact) -> str:
-    """Return the artifact's media type, by default the one of its name's suffix."""
+    """Return the artifact's media type. If the artifact has none, guess the type from the suffix of its name."""
     return artifact.media_type or mimetypes.guess_type(artifact.name)[0] or "application/octet-stream"
 
 
@@ -68,7 +68,7 @@ def _content(artifact: Artifact) -> bytes | Path:
 
 
 def _deadline(artifact: Artifact) -> datetime | None:
-    # FileAction without a time means for ever; only without an action is there a default.
+    # A FileAction without a time means that the file never expires. The default applies only without a FileAction.
     if artifact.file is not None:
         return artifact.file.retention_expires_at
     return datetime.now(timezone.utc) + DEFAULT_RETENTION

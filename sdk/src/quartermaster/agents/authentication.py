@@ -1,7 +1,8 @@
-"""ASGI middleware that authenticates the service's requests, and sets the context of their attribution.
+"""ASGI middleware that authenticates the service's requests, and sets the context from a request's attribution.
 
-It works with any ASGI application that serves A2A. A request needs the service's request token. A verified
-`Service-Usage-Attribution` becomes `quartermaster.context.current()` within this request only. Cards are public.
+The middleware works with any ASGI application that serves A2A. Except for the public card, every request needs the
+service's request token. While a request with a verified `Service-Usage-Attribution` runs,
+`quartermaster.context.current()` returns the attribution's context.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class _Refusal(Exception):
 class ServiceAuthentication:
     """Authenticates every request except those for the card.
 
-    `is_anonymous` accepts requests without a token and without an attribution, for development.
+    `is_anonymous` accepts requests without a token and without an attribution. Use it for development only.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class ServiceAuthentication:
     async def _authenticate(self, headers: Headers) -> RequestContext | None:
         attribution = _read_attribution(headers)
         token = _read_token(headers)
-        # In development too, a credential that is sent is verified.
+        # Skip verification only if the request has no credential: a credential is verified in development too.
         if token is None and attribution is None and self._is_anonymous:
             return None
         if token is None:
@@ -74,13 +75,13 @@ class ServiceAuthentication:
             raise _unauthenticated(str(failure)) from failure
         except (KeysUnavailable, ServiceUnavailable) as failure:
             _log.warning("Requests cannot be verified: %s", failure.__cause__ or failure)
-            # Not 401: the token may be valid, and the same request can succeed later.
+            # Do not return 401: the token may be valid, so the client should repeat the same request later.
             retry = {"Retry-After": str(RETRY_AFTER_SECONDS)}
             raise _Refusal(503, "The agent cannot verify requests at the moment; retry.", retry) from failure
 
     async def _verify(self, token: str, attribution: str | None) -> RequestContext | None:
         verifier = await self._connection.verifier()
-        # Verification is fast if the keys are cached; otherwise a thread waits for them.
+        # Verify on the event loop only if the keys are cached. Otherwise a thread waits for the keys.
         if verifier.is_ready(token, attribution or ""):
             return _verify(verifier, token, attribution)
         return await asyncio.to_thread(_verify, verifier, token, attribution)
@@ -92,7 +93,7 @@ def _verify(verifier: Verifier, token: str, attribution: str | None) -> RequestC
 
 
 def _read_attribution(headers: Headers) -> str | None:
-    # Read all values: a mapping would return the first, and hide one that a client added.
+    # Read all values of the header: a mapping would return only the first and hide a value that a client added.
     values = headers.getlist(ATTRIBUTION_HEADER)
     if len(values) > 1 or "," in "".join(values):
         raise _Refusal(400, f"The request has more than one {ATTRIBUTION_HEADER}.")

@@ -32,7 +32,7 @@ def compose_card(
     extensions: Sequence[Extension],
     is_anonymous: bool,
 ) -> AgentCard:
-    """Return an agent's card without its addresses, which `with_address` adds."""
+    """Return an agent's card without interfaces. `with_address` adds the interfaces with their addresses."""
     described = [_describe(skill) for skill in skills]
     card = AgentCard(
         name=name,
@@ -50,7 +50,7 @@ def compose_card(
 
 
 def with_address(card: AgentCard, url: str) -> AgentCard:
-    """Return a copy of a card with the interfaces at a base URL."""
+    """Return a copy of a card whose interfaces have addresses below a base URL."""
     base = url.rstrip("/")
     addressed = AgentCard()
     addressed.CopyFrom(card)
@@ -92,5 +92,5 @@ def _security_scheme() -> SecurityScheme:
 
 
 def _united(modes: Iterable[Iterable[str]]) -> list[str]:
-    # A set would order the modes at random, and change the card with each start.
+    # Use a dict and not a set: a set has a random order, so the card would change with each start.
     return list(dict.fromkeys(mode for each in modes for mode in each))

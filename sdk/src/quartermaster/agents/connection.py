@@ -1,4 +1,4 @@
-"""An agent's connection to the service: its clients, and the verifier for its own deployment."""
+"""An agent's connection to the service: clients, and the verifier of requests to the agent's deployment."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PAUSE_AFTER_FAILURE_SECONDS = 1.0
 
 
 class ServiceUnavailable(QuartermasterError):
-    """The service does not return the agent's access token at the moment; retry later."""
+    """The service does not issue an access token to the agent at the moment. Retry later."""
 
 
 class Connection:
-    """Clients with the deployment's credentials, created at their first use and closed with the agent's server."""
+    """The agent's clients of the service. A client is created at its first use and closed with the agent's server."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Connection:
 
     @cached_property
     def settings(self) -> Settings:
-        """The address and the credential. Raises ConfigurationError if one is missing."""
+        """The service's address and the credential. Raises ConfigurationError if either is missing."""
         return read_settings(
             base_url=self._base_url,
             api_key=None,
@@ -58,7 +58,7 @@ class Connection:
 
     @property
     def is_configured(self) -> bool:
-        """Whether there are an address and a credential."""
+        """Whether the service's address and a credential are configured."""
         try:
             return bool(self.settings)
         except ConfigurationError:
@@ -66,24 +66,24 @@ class Connection:
 
     @cached_property
     def client(self) -> Client:
-        """The client for functions that run in threads."""
+        """The client for skills that run in threads."""
         return Client(base_url=self._base_url, client_id=self._client_id, client_secret=self._client_secret)
 
     @cached_property
     def async_client(self) -> AsyncClient:
-        """The client for coroutines."""
+        """The client for skills that are `async`."""
         return AsyncClient(
             base_url=self._base_url, client_id=self._client_id, client_secret=self._client_secret
         )
 
     @property
     def base_url(self) -> str:
-        """The service's address, empty if it is not configured."""
+        """The service's address, or an empty string if no address is configured."""
         return str(self.settings.base_url) if self.is_configured else ""
 
     @property
     def issuer(self) -> str:
-        """The service's public address, with which its links and extension URIs begin."""
+        """The service's public address. The service's links and extension URIs begin with this address."""
         return self._issuer or self.base_url
 
     @property
@@ -102,11 +102,12 @@ class Connection:
         return credential
 
     async def verifier(self) -> Verifier:
-        """Return the verifier of requests to this deployment, which is created once.
+        """Return the verifier of requests to this deployment. The first call creates the verifier.
 
         Raises ServiceUnavailable if the service does not return an access token.
         """
-        # The deployment's id is in its access token. The lock makes concurrent requests exchange credentials once.
+        # The verifier needs the deployment's id, which is in the access token. The lock makes concurrent requests
+        # exchange credentials only once.
         async with self._verifier_lock:
             if self._verifier is None:
                 self._verifier = Verifier(
@@ -116,9 +117,9 @@ class Connection:
 
     async def _access_token(self) -> str:
         if time.monotonic() < self._next_exchange_at:
-            # Fail fast after a failure: each waiting request would hold the lock for the whole timeout.
+            # Fail fast after a failed exchange: otherwise each request would hold the lock for the whole timeout.
             raise ServiceUnavailable("The service did not respond to the last attempt; retrying shortly.")
-        # No retries: other requests wait for the lock, and the service retries its own request.
+        # Do not retry: other requests wait for the lock meanwhile, and the service repeats its request to the agent.
         settings = replace(self.settings, timeout=httpx.Timeout(EXCHANGE_TIMEOUT_SECONDS), max_retries=0)
         async with httpx.AsyncClient(timeout=settings.timeout, verify=trusted_authorities()) as http:
             tokens = AsyncExchangedTokens(AsyncSender(http, settings), self.require_deployment())
@@ -131,8 +132,8 @@ class Connection:
                 ) from failure
 
     async def aclose(self) -> None:
-        """Close the clients that were created."""
-        # To read a cached property would create the client that is to be closed.
+        """Close each client if it was created."""
+        # Check `__dict__`: reading the cached property would create a client only to close it.
         if "async_client" in self.__dict__:
             await self.async_client.aclose()
         if "client" in self.__dict__:

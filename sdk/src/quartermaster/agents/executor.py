@@ -1,4 +1,4 @@
-"""Run the skill of a message as a task. An exception becomes a failed task with a message that reveals nothing."""
+"""Run the skill of a message as a task. If the skill raises, the task fails with a fixed message without details."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger("quartermaster.agents")
 
 
 class SkillExecutor(AgentExecutor):
-    """Executes an agent's skills; functions that are not `async` run in up to `threads` threads."""
+    """Executes an agent's skills. Functions that are not `async` run in at most `threads` threads."""
 
     def __init__(self, skills: Mapping[str, Skill], connection: Connection, *, threads: int) -> None:
         self._skills = skills
@@ -35,7 +35,7 @@ class SkillExecutor(AgentExecutor):
         self._limiter = anyio.CapacityLimiter(threads)
 
     async def execute(self, context: Request, event_queue: EventQueue) -> None:
-        """Run the skill of a message, and write its outputs as updates of the task."""
+        """Run the skill that a message selects, and write the skill's outputs as updates of the task."""
         updater = await _begin(context, event_queue)
         metadata = MessageToDict(context.message.metadata) if context.message else {}
         skill = choose_skill(self._skills, metadata.get(SKILL_KEY))
@@ -44,7 +44,7 @@ class SkillExecutor(AgentExecutor):
             is_waiting = await self._run(skill, context, writer)
         except Failed as failure:
             await writer.fail(str(failure))
-        # SystemExit: a skill that calls sys.exit() fails its task, and must not stop the server.
+        # Catch SystemExit too: a skill that calls sys.exit() must fail only its task, and not stop the server.
         except (Exception, SystemExit):  # noqa: BLE001 (an exception's text may be confidential: log it, and send a fixed sentence)
             _log.exception("The skill %s failed in task %s.", skill.id, context.task_id)
             await writer.fail(SAFE_SENTENCE)
@@ -53,7 +53,7 @@ class SkillExecutor(AgentExecutor):
                 await updater.complete()
 
     async def cancel(self, context: Request, event_queue: EventQueue) -> None:
-        """Cancel a task. A running thread continues to its next step; its later outputs are dropped."""
+        """Cancel a task. A running thread continues until its current step ends. Further outputs are dropped."""
         await _updater(context, event_queue).cancel()
 
     async def _run(self, skill: Skill, request: Request, writer: TurnWriter) -> bool:
@@ -73,14 +73,14 @@ async def _begin(request: Request, queue: EventQueue) -> TaskUpdater:
         task.status.CopyFrom(TaskStatus(state=TaskState.TASK_STATE_SUBMITTED))
         if request.message is not None:
             task.history.append(request.message)
-        # The task must be the first event: a2a-sdk rejects updates of an unknown task.
+        # Send the task as the first event: a2a-sdk rejects updates of an unknown task.
         await queue.enqueue_event(task)
     await updater.start_work()
     return updater
 
 
 def _updater(request: Request, queue: EventQueue) -> TaskUpdater:
-    # A message may name only the task; its updates must keep the task's context and not get a new one.
+    # Take the context id from the current task: a message may name only the task and not its context.
     task = request.current_task
     context_id = task.context_id if task is not None else request.context_id
     return TaskUpdater(queue, request.task_id or "", context_id or "")

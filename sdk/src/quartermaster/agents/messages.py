@@ -21,7 +21,7 @@ def read_arguments(skill: Skill, request: Request, connection: Connection) -> Ma
     message = request.message
     if message is None:
         raise ValueError("The request has no message.")
-    # Lazy, because some arguments cost something: clients are created, data parts are converted.
+    # Use functions, so that only the needed arguments are computed: a client or converted data parts cost time.
     known: Mapping[str, Callable[[], Any]] = {
         "text": lambda: get_message_text(message),
         "files": lambda: _read_files(message, connection),

@@ -1,4 +1,4 @@
-"""ASGI middleware that activates extensions, and lists the active ones in every response."""
+"""ASGI middleware that activates extensions, and lists the active extensions in every response."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ACTIVE_KEY = "quartermaster.extensions"
 
 
 class Negotiation:
-    """Sets the active extensions in the scope and in the response's header, also for errors and streams."""
+    """Sets the active extensions in the scope and in a header of every response, including errors and streams."""
 
     def __init__(self, app: ASGIApp, *, declared: Sequence[Extension]) -> None:
         self._app = app

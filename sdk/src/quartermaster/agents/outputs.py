@@ -1,4 +1,4 @@
-"""The outputs of a skill, besides text and JSON values."""
+"""The classes of a skill's outputs. A skill may also return or yield text and JSON values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from quartermaster.errors import QuartermasterError
 
 @dataclass(frozen=True)
 class Ask:
-    """End the turn with a question. The task requires input; the user's reply calls the skill again."""
+    """A question to the user, which ends the current run of the skill. The user's reply calls the skill again."""
 
     text: str
 
@@ -25,18 +25,18 @@ class Status:
 
 @dataclass(frozen=True)
 class FileAction:
-    """The retention of an artifact's file: until a time with a time zone, or for ever without one."""
+    """The retention of an artifact's file. The time needs a time zone. Without a time, the file never expires."""
 
     retention_expires_at: datetime | None = None
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A named result.
+    """A named result of a skill.
 
-    Bytes and paths are stored as files of the service, for 30 days or as `file` specifies, and replaced by a link. Text
-    and JSON values stay in the message unless `file` is set. `extensions` maps the URI of an extension to its data,
-    which is sent if the request activated that extension.
+    Bytes and paths are stored as files of the service, and the message contains a link. The files are kept for 30 days,
+    or as `file` specifies. Text and JSON values stay in the message unless `file` is set. `extensions` maps the URI of
+    an extension to data. The data is sent if the request activated that extension.
     """
 
     content: bytes | str | Path | Mapping[str, Any] | list[Any] = field(repr=False)
@@ -48,8 +48,8 @@ class Artifact:
 
 
 class Failed(QuartermasterError):
-    """Raise this in a skill to fail the task with this message. Other exceptions fail it with a fixed message."""
+    """A skill raises this exception to fail its task with this message. Other exceptions send a fixed message."""
 
 
 Output = str | Ask | Status | Artifact | Path | Mapping[str, Any] | list[Any] | None
-"""The values that a skill may return or yield. Text is streamed into one artifact; None is ignored."""
+"""The values that a skill may return or yield. All text is streamed into one artifact, and None is ignored."""

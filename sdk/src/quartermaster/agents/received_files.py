@@ -1,7 +1,7 @@
-"""Files in a message: their content is part of the message, or is downloaded by a link of the service.
+"""Files in a message. A file's content is in the message itself, or is downloaded through a link of the service.
 
-Other URLs are not followed (SSRF): any author of a message can write them, and the agent may reach hosts that the
-author cannot. Links are requested at the address that the agent itself uses for the service.
+The agent requests no other URLs, to prevent SSRF: any author of a message can write a URL, and the agent may reach
+hosts that the author cannot reach. The agent requests links at `base_url`, its own address of the service.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _HEADERS = {"Accept-Encoding": "identity"}
 
 
 class NotReadable(QuartermasterError):
-    """A file is not stored in the service, or is larger than `max_bytes`."""
+    """The file is not stored in the service, or the file is larger than `max_bytes`."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file of a message. Its `url` is a secret, because it grants read access to its holder.
+    """A file of a message. The attribute `url` is a secret, because the URL grants read access to its holder.
 
     The URL begins with the service's public address, `issuer`; the file is downloaded from `base_url`.
     """
@@ -41,7 +41,7 @@ class File:
     issuer: str = ""
 
     def read(self, *, max_bytes: int = MAX_READ_BYTES) -> bytes:
-        """Return the content. Raises NotReadable, DigestMismatch, ConnectionFailed or ApiError."""
+        """Return the file's content. Raises NotReadable, DigestMismatch, ConnectionFailed or ApiError."""
         if self.content is not None:
             return self.content
         link, received = self._link(), _BoundedContent(max_bytes)
@@ -58,7 +58,7 @@ class File:
         return self._checked(received.pieces)
 
     async def aread(self, *, max_bytes: int = MAX_READ_BYTES) -> bytes:
-        """Return the content without blocking the event loop. Raises the same errors as `read`."""
+        """Return the file's content without blocking the event loop. Raises the same errors as `read`."""
         if self.content is not None:
             return self.content
         link, received = self._link(), _BoundedContent(max_bytes)
@@ -78,9 +78,9 @@ class File:
     def _link(self) -> str:
         if self.url and self.base_url:
             for address in filter(None, (self.issuer, self.base_url)):
-                # With the slash: `https://service.example.attacker.example` also begins with the address.
+                # Compare with the slash: `https://service.example.attacker.example` also begins with the address.
                 if self.url.startswith(f"{address}/files/"):
-                    # httpx logs the URLs of requests; logging ignores a filter that is added twice.
+                    # httpx logs the URLs of requests, so redact them. Adding the same filter twice has no effect.
                     logging.getLogger("httpx").addFilter(_redact_grants)
                     return self.base_url + self.url.removeprefix(address)
         raise NotReadable(f"{self.name} is not stored in the service, so it is not downloaded; see its url.")
@@ -100,7 +100,7 @@ class _BoundedContent:
         self._left = max_bytes
 
     def add(self, piece: bytes) -> None:
-        # Counted while it arrives: the length that a response announces may be absent or wrong.
+        # Count the bytes while they arrive: the length that a response announces may be absent or wrong.
         self._left -= len(piece)
         if self._left < 0:
             raise NotReadable("The file is larger than max_bytes; pass a larger limit to read it.")
@@ -108,7 +108,7 @@ class _BoundedContent:
 
 
 def _redact_grants(record: logging.LogRecord) -> bool:
-    """Remove the read grant from the URLs that httpx logs; keep every record."""
+    """Remove the read grant from the URLs in a log record of httpx. Return True, because no record is dropped."""
     if isinstance(record.args, tuple):
         record.args = tuple(
             at.copy_with(query=None) if isinstance(at, httpx.URL) and at.params.get("grant") else at

@@ -1,6 +1,6 @@
-"""An in-memory store of recent tasks with a size limit; it evicts the oldest tasks that do not run.
+"""An in-memory store of recent tasks with a size limit. The store evicts the oldest tasks that do not run.
 
-An eviction loses nothing that clients rely on: the service keeps all tasks.
+Clients can still read an evicted task, because the service stores all tasks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from a2a.types import Task, TaskState
 MAX_BYTES = 256 << 20
 TASK_OVERHEAD_BYTES = 4096  # estimated memory of a task besides its content
 TASK_ID_KEY = "quartermaster.made"
-"""The key of a call's state for the future of its task's id."""
+"""The key under which a call's state contains the future that receives the id of the call's task."""
 
 ENDED = frozenset(
     {
@@ -30,7 +30,7 @@ INTERRUPTED = frozenset({TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STA
 
 
 class RecentTasks(InMemoryTaskStore):
-    """A task store with a size limit, which never evicts a running task."""
+    """A task store with a size limit that never evicts a running task."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         super().__init__(owner_resolver=lambda _: "service")
@@ -40,16 +40,16 @@ class RecentTasks(InMemoryTaskStore):
         self._idle: OrderedDict[str, None] = OrderedDict()
 
     async def save(self, task: Task, context: ServerCallContext) -> None:
-        """Save a task, resolve the future of its id once it is working, and evict tasks above the limit."""
+        """Save a task, resolve the future of its id once the task is working, and evict tasks above the limit."""
         await super().save(task, context)
         self._count(task.id, TASK_OVERHEAD_BYTES + task.ByteSize())
-        # Remove and append, so that the order is that of the last change.
+        # Remove the task and append it again, so that tasks are in the order of their last change.
         self._idle.pop(task.id, None)
         if task.status.state in ENDED | INTERRUPTED:
             self._idle[task.id] = None
         if task.status.state != TaskState.TASK_STATE_SUBMITTED and task.status.state not in INTERRUPTED:
             _set_task_id(context.state, task.id)
-        # The last one stays: it may be the task of this very save, which its caller reads next.
+        # Keep at least one task: it may be the task of this call, which the caller reads next.
         while self._bytes > self._max_bytes and len(self._idle) > 1:
             oldest, _ = self._idle.popitem(last=False)
             self._count(oldest, 0)

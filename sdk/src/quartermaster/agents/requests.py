@@ -1,7 +1,8 @@
-"""The handler of A2A requests: it checks messages before it creates a task, and creates one task per message.
+"""Handle A2A requests: check a message before a task is created, and create only one task for each message.
 
-The service resends a message with the same `Idempotency-Key` if it does not know whether the agent received it. Without
-this header, the message id identifies a message. A repeated message returns the task of the first one.
+If the service does not know whether the agent received a message, the service sends the message again with the same
+`Idempotency-Key`. Without this header, the message id identifies a message. A repeated message returns the task that
+exists already.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _Key = tuple[str, ...]
 
 
 class Requests(DefaultRequestHandler):
-    """Handles requests; checks messages, and recognizes repeated ones."""
+    """Handles A2A requests, checks messages, and recognizes repeated messages."""
 
     def __init__(
         self,
@@ -52,11 +53,11 @@ class Requests(DefaultRequestHandler):
         self._task_ids: OrderedDict[_Key, asyncio.Future[str]] = OrderedDict()
 
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Message | Task:
-        """Return the task of a message when it has ended or requires input.
+        """Return the task of a message when the task has ended or requires input.
 
         Raises InvalidParamsError or ExtensionSupportRequiredError for a message that the agent does not accept.
         """
-        # Before the message is remembered: the sender may correct it and use the same key.
+        # Check before the message is remembered: the sender may correct an invalid message and use the same key.
         self._check(params, context)
         key = _key(params, context)
         if key in self._task_ids:
@@ -64,7 +65,7 @@ class Requests(DefaultRequestHandler):
         task_id_future = self._remember(key, context)
         try:
             response: Message | Task = await super().on_message_send(params, context)
-        # Not BaseException: if the client hangs up, the task goes on, and a repetition must find it.
+        # Do not catch BaseException: if the client disconnects, the task continues, and a repetition must find it.
         except Exception as error:
             self._forget(key, task_id_future, error)
             raise
@@ -114,16 +115,16 @@ class Requests(DefaultRequestHandler):
         return task_id_future
 
     def _forget(self, key: _Key, task_id_future: asyncio.Future[str], error: Exception) -> None:
-        """Forget a message that created no task, so that it can be sent again."""
+        """Forget a message that created no task, so that the sender can send the message again."""
         if not task_id_future.done():
             self._task_ids.pop(key, None)
             task_id_future.set_exception(error)
-            task_id_future.exception()  # mark as retrieved: asyncio logs an exception that no task awaits
+            task_id_future.exception()  # mark as retrieved: otherwise asyncio logs that no task awaits the exception
 
     async def _wait_for_task(
         self, task_id_future: asyncio.Future[str], params: SendMessageRequest, context: ServerCallContext
     ) -> Task:
-        # A repetition that is cancelled must not cancel the future, which belongs to the first message.
+        # Shield the future, which belongs to the first message: cancelling a repeated message must not cancel it.
         task_id = await asyncio.shield(task_id_future)
         if not params.configuration.return_immediately:
             async for _ in self._follow(task_id, context):
@@ -134,15 +135,15 @@ class Requests(DefaultRequestHandler):
         return await self._get(request, context)
 
     async def _follow(self, task_id: str, context: ServerCallContext) -> AsyncGenerator[Event, None]:
-        """Yield the task, then its events until it ends or requires input."""
+        """Yield a task, then the task's events until the task ends or requires input."""
         try:
             async for event in self.on_subscribe_to_task(SubscribeToTaskRequest(id=task_id), context):
-                # Check before the yield: the first event is the task object itself, which changes meanwhile.
+                # Check before the yield: the first event is the task object itself, which may change during the yield.
                 is_last = _is_final(event)
                 yield event
                 if is_last:
                     return
-        except UnsupportedOperationError:  # a2a-sdk does not subscribe to an ended task
+        except UnsupportedOperationError:  # a2a-sdk raises this if the task has ended already
             yield await self._get(GetTaskRequest(id=task_id), context)
 
     async def _get(self, request: GetTaskRequest, context: ServerCallContext) -> Task:
@@ -160,7 +161,7 @@ def _key(params: SendMessageRequest, context: ServerCallContext) -> _Key:
     headers = context.state.get("headers", {})
     named = headers.get("idempotency-key")
     if named:
-        # The first member keeps keys and message ids apart: a sender chooses both.
+        # The first member separates idempotency keys from message ids, because a sender may choose equal values.
         return ("key", named)
     message = params.message
     return ("message", message.context_id, message.task_id, message.message_id)

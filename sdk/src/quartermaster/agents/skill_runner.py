@@ -1,7 +1,7 @@
-"""Run a skill and yield its outputs: a function or a generator, `async` or not.
+"""Run a skill and yield its outputs. The skill is a function or a generator, and may be `async`.
 
-Functions that are not `async` run in threads, and generators one step at a time, in a copy of the request's context.
-Cancelling a turn does not wait for its thread; a generator is closed after its running step.
+A skill that is not `async` runs in threads, in a copy of the request's context. Each step of such a generator is a
+separate call in a thread. A cancellation does not wait for the thread. The generator is closed after its current step.
 """
 
 import contextvars
@@ -19,7 +19,7 @@ _END = object()
 async def run_skill(
     function: Callable[..., Any], limiter: anyio.CapacityLimiter
 ) -> AsyncGenerator[Any, None]:
-    """Call a function without arguments, and yield its outputs; `limiter` limits the threads."""
+    """Call a function without arguments, and yield its outputs. `limiter` limits the number of threads."""
     if inspect.isasyncgenfunction(_wrapped(function)):
         generator = function()
         try:
@@ -55,12 +55,12 @@ async def _run_in_threads(
         while (yielded := await call(threaded.advance)) is not _END:
             yield yielded
     finally:
-        # A copy: a step may still run in the context, which cannot be entered a second time.
+        # Copy the context: a step may still run in the original, and a context cannot be entered twice.
         threaded.close(context.copy())
 
 
 class _ThreadedGenerator:
-    """A generator that runs in threads; it can be closed while a thread executes a step."""
+    """A generator that runs in threads. It can be closed while a thread executes a step."""
 
     def __init__(self, generator: Generator[Any, Any, Any]) -> None:
         self._generator = generator
@@ -71,9 +71,9 @@ class _ThreadedGenerator:
             return next(self._generator, _END)
 
     def close(self, context: contextvars.Context) -> None:
-        """Close the generator in a thread after its running step, without waiting for that."""
+        """Start a thread that closes the generator after the current step. Do not wait for the thread."""
         if inspect.getgeneratorstate(self._generator) != inspect.GEN_CLOSED:
-            # daemon: a step that never ends must not keep the process alive.
+            # Use a daemon thread: a step that never ends must not keep the process alive.
             threading.Thread(target=context.run, args=(self._close,), daemon=True).start()
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""Skills: an agent's functions, with their descriptions in the card and the parameters that they may have."""
+"""Skills: the functions of an agent, their descriptions in the card, and the parameters that they may have."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 SKILL_KEY = "skillId"
-"""The member of a message's metadata that chooses a skill, by id or name."""
+"""The member of a message's metadata that contains the id or the name of a skill."""
 INJECTED = frozenset(
     {"text", "files", "data", "message", "metadata", "task", "context", "client", "extensions"}
 )
-"""The parameters that a skill may have."""
+"""The names of the parameters that receive arguments."""
 
 
 class UnknownSkill(LookupError):
@@ -19,7 +19,7 @@ class UnknownSkill(LookupError):
 
 @dataclass(frozen=True)
 class Skill:
-    """A function of the agent, with its description in the card."""
+    """A function of an agent, and the skill's description in the card."""
 
     function: Callable[..., Any]
     id: str
@@ -51,7 +51,7 @@ def describe_skill(
     input_modes: Sequence[str],
     output_modes: Sequence[str],
 ) -> Skill:
-    """Return a function as a skill; id, name and description default to its name and docstring.
+    """Return a function as a skill. By default, id and name come from its name, and the description from its docstring.
 
     Raises TypeError if a parameter is not in `INJECTED` and has no default.
     """
@@ -63,7 +63,7 @@ def describe_skill(
         id=identifier,
         name=title,
         description=inspect.getdoc(function) or title,
-        # A2A requires tags of a skill.
+        # A2A requires at least one tag, so use the id if there are no tags.
         tags=tuple(tags) or (identifier,),
         examples=tuple(examples),
         input_modes=tuple(input_modes),
@@ -72,7 +72,7 @@ def describe_skill(
 
 
 def choose_skill(skills: Mapping[str, Skill], wanted: object) -> Skill:
-    """Return the skill with this id or name, or the first skill for None. Raises UnknownSkill."""
+    """Return the skill whose id or name is `wanted`, or the first skill if `wanted` is None. Raises UnknownSkill."""
     if wanted is None:
         return next(iter(skills.values()))
     for skill in skills.values():
@@ -82,7 +82,7 @@ def choose_skill(skills: Mapping[str, Skill], wanted: object) -> Skill:
 
 
 def _require_injectable(function: Callable[..., Any]) -> None:
-    """Raise TypeError for an unknown parameter now, and not only when a message arrives."""
+    """Raise TypeError if a parameter is unknown, so that the error appears before a message arrives."""
     for parameter in inspect.signature(function).parameters.values():
         is_free = parameter.default is not parameter.empty or parameter.kind in {
             parameter.VAR_POSITIONAL,

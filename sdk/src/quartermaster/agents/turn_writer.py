@@ -1,4 +1,4 @@
-"""Write a skill's outputs as updates of its task."""
+"""Write the outputs of a skill as updates of a task."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from quartermaster.agents.connection import Connection
 from quartermaster.agents.outputs import Artifact, Ask, Status
 
 MAX_INLINE_BYTES = 1 << 20
-"""Larger text and JSON values are stored as files."""
+"""The maximum size of a part in the message. Larger text and JSON values are stored as files."""
 
 
 class TurnWriter:
-    """Writes the outputs of one turn in order."""
+    """Writes the outputs of one turn, which is one call of a skill, in order."""
 
     def __init__(
         self, updater: TaskUpdater, connection: Connection, *, title: str, active: Collection[str]
@@ -34,7 +34,7 @@ class TurnWriter:
         self._text_id: str | None = None
 
     async def write(self, output: Any) -> bool:
-        """Write an output. Return whether it ends the turn. Raises TypeError if it is not an output."""
+        """Write an output. Return whether the output ends the turn. Raises TypeError if the value is not an output."""
         if isinstance(output, str):
             await self._write_text(output)
         elif isinstance(output, Ask):
@@ -47,7 +47,7 @@ class TurnWriter:
         return False
 
     async def fail(self, sentence: str) -> None:
-        """Fail the task with a message."""
+        """Set the task's state to failed, with a message."""
         await self._updater.failed(self._message(sentence))
 
     def _message(self, text: str) -> Any:
@@ -62,7 +62,7 @@ class TurnWriter:
             [Part(text=text, media_type="text/plain")],
             artifact_id=self._text_id,
             name=self._title,
-            # All text of a turn is one artifact, so that clients show it as one reply.
+            # Append all text of a turn to one artifact, so that clients show the text as one reply.
             append=not is_first,
         )
 
@@ -70,7 +70,7 @@ class TurnWriter:
         data = {uri: dict(found) for uri, found in artifact.extensions.items() if uri in self._active}
         part = _inline(artifact)
         if not self._connection.is_configured:
-            part = part or raw_part(artifact)  # an agent in development, which has no service to store files
+            part = part or raw_part(artifact)  # in development: without a service, send the content itself
         elif part is None or part.ByteSize() > MAX_INLINE_BYTES:
             stored = await store_artifact(self._connection.async_client, artifact)
             part = stored.part
@@ -82,7 +82,7 @@ class TurnWriter:
 
 
 def to_artifact(output: Any, title: str) -> Artifact:
-    """Return an output as an artifact. Raises TypeError for a value that cannot be one."""
+    """Return an output as an artifact. Raises TypeError if the value cannot be converted."""
     if isinstance(output, Artifact):
         return output
     if isinstance(output, Path):
@@ -95,11 +95,11 @@ def to_artifact(output: Any, title: str) -> Artifact:
 
 
 def _inline(artifact: Artifact) -> Part | None:
-    """Return the part for an artifact that stays in the message, or None if it is stored as a file."""
+    """Return a message part with the artifact's content, or None if the artifact is stored as a file."""
     if is_stored(artifact):
         return None
     if isinstance(artifact.content, str):
         return Part(text=artifact.content, filename=artifact.name, media_type=guess_media_type(artifact))
-    # Through json: protobuf accepts no tuples, and a value that is no JSON fails here with a clear error.
+    # Convert through JSON: protobuf accepts no tuples, and json raises a clear error if a value is not JSON.
     value = ParseDict(json.loads(json.dumps(artifact.content)), Value())
     return Part(data=value, filename=artifact.name, media_type=artifact.media_type or "application/json")
