@@ -1,4 +1,4 @@
-"""The consumer of agent runs in a worker: it takes runs from their queue, executes them, and sweeps lost ones."""
+"""The consumer of agent runs in a worker: takes runs from the queue, executes these runs, and sweeps lost runs."""
 
 import threading
 from functools import cached_property
@@ -23,11 +23,11 @@ from workers.handling import WorkerContext, record_job
 from workers.settlement_drain import drain_settlements
 
 DRAIN_SECONDS = 15.0
-"""How long runs may continue after the worker was asked to stop; slightly less than Celery's own timeout."""
+"""How long runs may continue after the worker was asked to stop; slightly less than Celery's soft shutdown timeout."""
 LEASE_CONNECTIONS = 4
-"""For single statements half as many are needed: one thread polls for runs, and one renews their leases.
+"""The connections for polling, renewing leases, checking runs under way and sweeping lost runs.
 
-The others check the runs under way and sweep lost ones, even if the runs use all connections of the main pool.
+These connections are apart from the main pool, because agent runs may use all connections of the main pool.
 """
 
 
@@ -53,18 +53,18 @@ class TurnConsumer:
         self._pool.start()
 
     def wake(self) -> None:
-        """Poll for a run now."""
+        """Make the waiting threads poll the queue now."""
         self._queue.wake()
 
     def drain(self) -> None:
-        """Allow runs under way `DRAIN_SECONDS` to end, then return them to the queue."""
+        """Return the runs that are still under way after `DRAIN_SECONDS` to the queue."""
         timer = threading.Timer(DRAIN_SECONDS, self._watch.shut_down)
-        # A daemon: runs that end early must not delay the process.
+        # A daemon thread does not delay the end of a process without runs.
         timer.daemon = True
         timer.start()
 
     def stop(self) -> None:
-        """Stop taking runs, and wait for those under way."""
+        """Stop taking runs, and wait for the runs under way."""
         self._listener.stop()
         self._pool.stop()
         self._sweeper.stop()
@@ -80,7 +80,7 @@ class TurnConsumer:
 
     def _take(self) -> TakenTurn | None:
         with self._lock:
-            # Built before a run is taken, under a lock because many threads come here at once.
+            # Build the dependencies before a run is taken; under a lock, because many threads call this at once.
             self._execution  # noqa: B018 (a catalog that cannot be read must keep turns waiting, not fail them)
         return self._queue.take()
 
@@ -89,7 +89,7 @@ class TurnConsumer:
             with record_job(AnswerTurn.kind, self._listener.take_trace(taken.lease.turn_id)):
                 self._execution.answer(taken.lease)
         finally:
-            # Also after an unexpected error, or the slot would be lost for the life of the process.
+            # Release the slot even after an unexpected error, otherwise this process could never use it again.
             self._queue.release(taken)
 
 

@@ -40,8 +40,8 @@ def _check_broker() -> None:
 
 @worker_init.connect(weak=False)
 def _bind(sender: Any, **_: Any) -> None:
-    """Bind the handlers of this worker's queues before it starts, once the queues are known."""
-    # Before any handler is bound: a worker without statement limits must not start.
+    """Bind the handlers of this worker's queues. Celery sends this signal after it has parsed the queues' names."""
+    # Check this first: a worker whose database role has no statement limits must not start.
     refuse_missing_limits(settings, context.database)
     queues = sender.app.amqp.queues.consume_from
     checks: dict[str, Check] = {"database": context.database.check, "broker": _check_broker}
@@ -49,7 +49,7 @@ def _bind(sender: Any, **_: Any) -> None:
     if not CONTENT_QUEUES.isdisjoint(queues):
         refuse_wrong_store(context.store)
         checks["blobs"] = context.store.check
-    # Garbage collection during imports scans objects that will live forever.
+    # Pause garbage collection during imports: a collection would scan objects that are never freed.
     pause_while_loading()
     bind_queues(app, context, queues)
     role = f"worker-{kind_of(sender.hostname)}"
@@ -57,7 +57,7 @@ def _bind(sender: Any, **_: Any) -> None:
     metrics = HostMetrics(settings.metrics_directory, role)
     metrics.start()
     answer_operators(checks, metrics, is_draining=_is_stopping.is_set)
-    # Now and not once the broker responds, which may take days.
+    # Freeze the objects before the worker connects: the broker may not respond for days.
     freeze_loaded_objects()
 
 

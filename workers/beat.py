@@ -1,4 +1,4 @@
-"""The Celery application of beat: that of the workers with the schedule, which imports the handlers of all queues."""
+"""The Celery application of beat: the workers' application and a schedule. Imports the handlers of all queues."""
 
 from workers.app import app
 from workers.schedule import build_schedule

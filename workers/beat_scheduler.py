@@ -1,7 +1,7 @@
 """A beat scheduler for fixed intervals, with a schedule that does not change while beat runs.
 
 Celery's own scheduler compares its whole schedule with a copy at every tick, and computes with dates and time zones.
-That costs seven times as much, and nearly half of the CPU time of all processes of an idle service.
+It needs seven times as much CPU time, nearly half of the CPU time of all processes of an idle service.
 """
 
 import heapq
@@ -12,10 +12,10 @@ from celery.beat import Scheduler
 
 
 class FixedIntervals(Scheduler):
-    """Celery's scheduler on the monotonic clock; each entry's schedule is a number of seconds.
+    """Celery's scheduler on the monotonic clock, for entries with an interval in seconds.
 
-    Beat keeps no state over a restart, so every entry is due at start: with a beat that restarts every hour, an hourly
-    entry would otherwise never be sent.
+    Beat keeps no state over a restart, so every entry is due when beat starts. Otherwise a beat that restarts every
+    hour would never send an hourly entry.
     """
 
     _due: list[tuple[float, str]] | None = None
@@ -30,7 +30,7 @@ class FixedIntervals(Scheduler):
             return due_at - now
         entry = self.schedule[name]
         interval: Any = entry.schedule
-        # From now and not from `due_at`: a late beat does not send missed messages in a burst.
+        # Add the interval to `now`, not to `due_at`, so that a late beat does not send missed messages in a burst.
         heapq.heapreplace(self._due, (now + interval.run_every.total_seconds(), name))
         self.reserve(entry)
         self.apply_entry(entry, producer=self.producer)

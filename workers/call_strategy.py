@@ -1,13 +1,15 @@
 """A Celery task strategy for model calls: pass a message directly to a thread of Celery's pool.
 
-Celery's own strategy creates a request with tracer, time limits and result, which is more than half of a message's
-cost. A task's `Strategy` may replace it. Everything that operators use is kept: `inspect active` and `reserved`,
-`revoke`, the events of `-E`, and the count of reserved messages, at which a worker without free threads stops reading
-(`worker_disable_prefetch`). A test names the parts of Celery on which this module relies.
+Celery's own strategy creates a request with tracer, time limits and result, which takes more than half of the time for
+a message. Celery lets a task replace its strategy by the attribute `Strategy`. The features that operators use still
+work: `inspect active` and `reserved`, `revoke` and the events of `-E`. Celery's count of reserved messages also stays
+correct, so a worker without free threads stops reading (`worker_disable_prefetch`). A test names the parts of Celery
+on which this module relies.
 
-RabbitMQ pushes messages and requires acknowledgements. Celery's loop acknowledges a message when its call begins. A
-message that arrives while no thread is free is deferred; if this worker ends or dies, RabbitMQ delivers it to another.
-Parked calls are fetched instead of pushed: a worker without room would be pushed the calls that it has just parked.
+RabbitMQ pushes messages and requires acknowledgements. Celery's loop acknowledges a message when the message's call
+begins. A message that arrives while no thread is free is deferred. If this worker ends or dies, RabbitMQ delivers the
+deferred messages to another worker. This worker fetches parked calls one by one. If it subscribed to the queue of
+parked calls, RabbitMQ would push back the calls that this worker has just parked.
 """
 
 import os
@@ -48,11 +50,11 @@ class CallHandler(Protocol):
         """End a call that must not be made."""
 
     def cancel(self, call: QueuedCall) -> None:
-        """Cancel a call under way; returns at once."""
+        """Request the cancellation of a call under way, without waiting for the call's end."""
 
 
 class CallRequest:
-    """One reserved call, in the form that Celery's commands read."""
+    """A call that occupies a thread, with the attributes of a Celery request, which Celery's commands read."""
 
     acknowledged = True
     hostname = socket.gethostname()
@@ -81,12 +83,12 @@ class CallRequest:
         }
 
     def terminate(self, pool: Any, signal: Any = None) -> None:  # noqa: ARG002 (Celery's signature)
-        """Cancel the call. The worker that makes it notices within a second or two."""
+        """Cancel the call. The worker that makes the call stops within two seconds."""
         self._cancel(self.call)
 
 
 class CallStrategy:
-    """Handles the messages of model calls for one Celery consumer; created anew for each connection."""
+    """Handles the messages of model calls for one Celery consumer. Celery creates a strategy for each connection."""
 
     def __init__(self, handler: CallHandler, task: Task[Any, Any], consumer: Any) -> None:
         """Create a strategy that submits calls to the threads of the consumer's pool."""
@@ -101,11 +103,11 @@ class CallStrategy:
         self._is_stopping = False
 
     def stop(self) -> None:
-        """Return all further messages to their queues, for other workers."""
+        """From now on, return each message to its queue, where another worker takes it."""
         self._is_stopping = True
 
     def read_parked_calls(self) -> None:
-        """Read the parked calls of all known providers: the worker that parked them may have died."""
+        """Read the parked calls of all providers in the catalog: a worker that parked some may have died."""
         for provider in self._handler.providers():
             self._subscribe_parked(provider)
             if self.acknowledges:
@@ -113,7 +115,7 @@ class CallStrategy:
         self._begin_deferred()
 
     def discard_deferred(self) -> None:
-        """Discard deferred messages after the connection has ended: the broker delivers them again."""
+        """Discard the deferred messages of a closed connection: the broker delivers these messages again."""
         self._deferred.clear()
 
     def __call__(self, message: Any, _: Any, ack: Acknowledge, *__: Any) -> None:
@@ -128,7 +130,7 @@ class CallStrategy:
             self._deferred.append((call, acknowledge))
         else:
             self._begin(call, acknowledge)
-        # The first call of a provider shows that others may be parked for it.
+        # The provider may be new to this worker, and other workers may have parked calls for it.
         self._subscribe_parked(call.provider)
 
     def _is_busy(self) -> bool:
@@ -146,7 +148,7 @@ class CallStrategy:
             acknowledge()
 
     def _begin_deferred(self) -> None:
-        """Begin deferred calls while threads are free; runs in Celery's loop."""
+        """Begin deferred calls while threads are free. Called only by the thread of Celery's loop."""
         while self._deferred and not self._is_busy():
             self._begin(*self._deferred.popleft())
 
@@ -164,7 +166,7 @@ class CallStrategy:
                 self._handler.refuse(admitted.call)
             return
         request = self._reserve(admitted.call)
-        # Before this call is made: another parked call may have room, too.
+        # Submit the next parked call before this one runs: its provider may have room for both at once.
         self._submit_parked(provider)
         self._make(request, _nothing, admitted)
 
@@ -172,15 +174,15 @@ class CallStrategy:
         """Run `act` in a thread. If the pool stops before the thread begins, return the call to its queue."""
 
         def requeue_if_cancelled(future: Future[None]) -> None:
-            # A broker with acknowledgements delivers the message again by itself.
+            # Requeue on Valkey only: RabbitMQ delivers a message without acknowledgement again.
             if future.cancelled() and not self.acknowledges:
                 self._handler.scheduler.requeue(request.call)
 
         self._submit(act, request, *details).add_done_callback(requeue_if_cancelled)
 
     def _make(self, request: CallRequest, acknowledge: Acknowledge, admitted: AdmittedCall) -> None:
-        """Make a call, and then the parked calls of its provider."""
-        # Now: an acknowledged message no longer counts against the broker's prefetch limit.
+        """Make a call, and then the parked calls of the call's provider."""
+        # Acknowledge before the call: RabbitMQ's prefetch limit must count waiting messages only.
         if self.acknowledges:
             acknowledge()
         try:
@@ -210,7 +212,7 @@ class CallStrategy:
         return None
 
     def _next(self, request: CallRequest, following: AdmittedCall | None) -> CallRequest:
-        """Reserve the next call before the last one is released, so that the thread never appears free."""
+        """Reserve the following call, then release the last call. In this order the thread never appears free."""
         if following is None:
             return request
         following_request = self._reserve(following.call)
@@ -232,19 +234,19 @@ class CallStrategy:
         return request
 
     def _release(self, request: CallRequest) -> None:
-        # Read before the release: afterwards the pool is no longer full.
+        # Read this before `task_ready`, which frees the thread.
         was_full = self._is_busy()
         state.task_ready(request)
         if self._deferred:
             self._consumer.call_soon(self._begin_deferred)
         if was_full:
-            # The loop stops reading while all threads are busy; any callback wakes it to check again.
+            # Celery's loop stopped reading while all threads were busy. Any callback makes the loop check again.
             self._consumer.call_soon(_nothing)
 
     def _subscribe_parked(self, provider: str) -> None:
         if provider in self._providers or self.acknowledges:
             return
-        # On Valkey, a queue is read from its first parked call on; RabbitMQ's parked calls are fetched one by one.
+        # Subscribe on Valkey only: from RabbitMQ, `_make_parked` fetches parked calls one by one.
         self._providers.add(provider)
         app, name = self._consumer.app, parked_queue(provider)
         app.amqp.queues.select_add(Broker.of(app.conf.broker_address).queue(name))
@@ -261,4 +263,4 @@ def _is_wanted(call: QueuedCall) -> bool:
 
 
 def _nothing() -> None:
-    """Do nothing. Called in Celery's loop, this wakes the loop."""
+    """Do nothing. As a callback, this function wakes Celery's loop."""

@@ -1,7 +1,7 @@
-"""Consumers, which take work themselves beside a worker's messages, and their thread pool.
+"""Consumers, and the thread pool in which they run. A consumer takes work that does not come as a Celery message.
 
-Only a few threads wait for work, because each costs a connection and a poll every few seconds. When the last waiting
-thread finds work, another one starts to wait.
+Only a few threads wait for work, because each waiting thread holds a connection and polls every few seconds. When the
+last waiting thread finds work, the pool starts another thread.
 """
 
 import threading
@@ -21,17 +21,17 @@ class Consumers(Protocol):
         """Start to take work."""
 
     def drain(self) -> None:
-        """Allow work under way to end for a while, because the worker was asked to stop."""
+        """Limit the time that work under way may take from now on. Called when the worker is asked to stop."""
 
     def stop(self) -> None:
         """Stop taking work, and wait for work under way."""
 
 
 def add_step(app: Celery, context: WorkerContext, queue: str, make: Callable[[int], Consumers]) -> None:
-    """Add consumers to the workers of a queue, with as many pieces of work at once as the worker has threads."""
+    """Add a consumer to the workers of a queue. `make` gets the worker's number of threads as the consumer's limit."""
 
     class ConsumersStep(bootsteps.StartStopStep):
-        """Starts between the worker's pool and its consumer of messages."""
+        """A step of the worker's start, after the start of its pool and before that of Celery's consumer."""
 
         requires = ("celery.worker.components:Pool",)
         consumers: Consumers | None = None
@@ -55,7 +55,7 @@ log = get_logger(__name__)
 Work = TypeVar("Work")
 
 WAITING = 16
-"""Threads that wait for work when there is none."""
+"""The maximum number of threads that wait for work."""
 RETRY_SECONDS = 1.0
 
 
@@ -81,19 +81,19 @@ class ConsumerPool(Generic[Work]):
             self._add()
 
     def stop(self) -> None:
-        """Stop taking work, and wait until the work taken is done."""
+        """Stop taking work, and wait until the work under way is done."""
         self._is_stopping.set()
         while threads := self._started():
             for thread in threads:
                 thread.join()
 
     def _started(self) -> list[threading.Thread]:
-        # Under the lock, every thread in the set has been started.
+        # Read under the lock: a thread in the set may not have been started before `_add` ends.
         with self._lock:
             return list(self._threads)
 
     def _add(self) -> None:
-        # A daemon: `stop` waits for it at an orderly end, and no other end must.
+        # A daemon thread: `stop` waits for it, and a process that ends without `stop` must not wait.
         thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._threads.add(thread)
         self._waiting += 1
@@ -126,13 +126,13 @@ class ConsumerPool(Generic[Work]):
 
     def _begin(self) -> None:
         with self._lock:
-            # This thread works now; if no other waits, start one, up to the limit.
+            # This thread no longer waits for work. If no other thread waits, start one, up to the limit.
             self._waiting -= 1
             if not self._waiting and len(self._threads) < self._limit and not self._is_stopping.is_set():
                 self._add()
 
     def _end(self) -> bool:
-        """Return whether this thread should wait again, because too few others do."""
+        """Return whether this thread should wait for work again: true if fewer than `WAITING` threads do."""
         with self._lock:
             is_needed = self._waiting < WAITING
             self._waiting += is_needed

@@ -1,7 +1,7 @@
 """Bind handlers to jobs, and record the outcome of jobs in one place.
 
-A failed handler is not retried here: its row still records the work, and the schedule's next message finds it. So
-messages are always acknowledged, and no job is lost or repeated without bound.
+A failed handler is not retried here: a row in Postgres still records the work, and the handler finds the row at the
+next scheduled message. So messages are always acknowledged, and no job is lost or repeated without bound.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Part = TypeVar("Part")
 
 
 class WorkerContext:
-    """The dependencies of handlers; each is opened on first use, in the process that uses it."""
+    """The dependencies of handlers. A process opens each dependency on first use."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -58,7 +58,7 @@ class WorkerContext:
 
     @cached_property
     def database(self) -> Database:
-        """The database, which publishes the jobs that handlers enqueue."""
+        """The database. Its sessions also publish the jobs that handlers enqueue."""
         return self.open_database(pool_size=self.settings.database_pool_size)
 
     def open_database(self, *, pool_size: int) -> Database:
@@ -98,13 +98,13 @@ class WorkerContext:
 
 
 def bind(app: Celery, handler: Handler, context: WorkerContext) -> None:
-    """Register a handler for every job of its kind, within its time limit.
+    """Register a handler with Celery for all jobs of the handler's kind, and enforce the handler's time limit.
 
-    Unless the job may run in parallel, a copy that arrives while it runs ends at once. A handler that ran out of time,
-    or was requested again while it ran, is sent again behind the waiting messages.
+    Unless jobs of this kind may run in parallel, a job that arrives during another one ends without work. If that
+    happened, or if the handler ran out of time, a new message for the job is sent to the end of the queue.
     """
     gate = SingleFlight()
-    # An alert misses the first event of a series that begins with it, so each series starts at zero.
+    # Create each series with the value zero: an alert on an increase misses the first event of a new series.
     for outcome in ("done", "deferred", "failed"):
         _counter(handler.kind, outcome)
 
@@ -120,7 +120,7 @@ def bind(app: Celery, handler: Handler, context: WorkerContext) -> None:
                 if done:
                     log.info("job.done", count=done)
         finally:
-            # In `finally`: a handler that failed must not block its kind for the life of the process.
+            # End the run even after a failure, otherwise no job of this kind would run in this process again.
             must_repeat |= not handler.in_parallel and gate.end()
             if must_repeat:
                 _send_again(app, handler)
@@ -129,7 +129,7 @@ def bind(app: Celery, handler: Handler, context: WorkerContext) -> None:
 
 
 class SingleFlight:
-    """Admits one thread at a time, and remembers whether others came meanwhile."""
+    """Admits one thread at a time, and records whether another thread was refused in that time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -144,9 +144,9 @@ class SingleFlight:
         return has_entered
 
     def end(self) -> bool:
-        """Admit the next thread.
+        """Allow the next thread to enter. Return whether another thread was refused since the last `enter`.
 
-        Return whether a request came meanwhile: it may concern rows that the sweep had passed.
+        If one was refused, the caller must repeat the work: the new request may concern rows already passed.
         """
         with self._lock:
             is_requested_again, self._is_requested_again = self._is_requested_again, False
@@ -188,7 +188,7 @@ def record_job(kind: str, traceparent: str | None = None) -> Iterator[None]:
 
 @cache
 def _counter(kind: str, outcome: str) -> Counter:
-    """Return the counter, cached: looking a series up costs more than counting."""
+    """Return a counter of `JOBS`. Cached, because `labels` takes longer than `inc`."""
     return JOBS.labels(kind, outcome)
 
 

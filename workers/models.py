@@ -33,7 +33,7 @@ log = get_logger(__name__)
 DRAIN_SECONDS = 20.0
 POLL_SECONDS = 1.0
 PREFETCHED = 4
-"""Messages of each queue that RabbitMQ pushes to a worker before it has begun an earlier one."""
+"""Unacknowledged messages of each queue that a worker accepts from RabbitMQ."""
 
 
 class ModelCallConsumer:
@@ -45,7 +45,7 @@ class ModelCallConsumer:
         self._announcement = SlotAnnouncer(self.executor.valkey, limit)
 
     def start(self) -> None:
-        """Announce this process's slots; Celery's consumer, which starts next, takes calls."""
+        """Announce this process's slots. Celery's consumer starts after this step and takes the calls."""
         QueueRoundRobin.closed = self.scheduler.closed_queues
         self._announcement.start()
 
@@ -65,29 +65,29 @@ class ModelCallConsumer:
     def refuse(self, call: QueuedCall) -> None:
         """End a revoked call without a charge."""
         with record_job(TASK):
-            # Without its request, `execute` settles the call as cancelled.
+            # Withdraw the request: `execute` settles a call without a request as cancelled.
             self.executor.queue.withdraw(call.address.invocation_id)
             execute(self.executor, call.address)
 
     def cancel(self, call: QueuedCall) -> None:
-        """Cancel a call under way: its heartbeats notice within a second or two."""
+        """Mark a call under way as cancelled. The thread that sends heartbeats stops the call within two seconds."""
         with record_job(TASK):
             self.executor.queue.withdraw(call.address.invocation_id)
 
     def drain(self) -> None:
-        """Allow calls under way `DRAIN_SECONDS` to end, then cancel them."""
+        """Cancel the calls that are still under way after `DRAIN_SECONDS`."""
         timer = threading.Timer(DRAIN_SECONDS, self.executor.engine.heartbeats.cancel_all)
-        # A daemon: calls that end early must not delay the process.
+        # A daemon thread does not delay the end of a process without calls.
         timer.daemon = True
         timer.start()
 
     def stop(self) -> None:
-        """Withdraw the announced slots; Celery's pool, which stops next, waits for calls under way."""
+        """Withdraw the announced slots. Celery's pool stops after this step and waits for calls under way."""
         self._announcement.stop()
 
 
 def add_consumers(app: Celery, context: WorkerContext) -> None:
-    """Run the consumer of model calls in workers that serve their queues."""
+    """Run the consumer of model calls in workers that serve the queues of model calls."""
     consumers: list[ModelCallConsumer] = []
 
     def make(limit: int) -> ModelCallConsumer:
@@ -100,7 +100,7 @@ def add_consumers(app: Celery, context: WorkerContext) -> None:
     task: Any = app.task(name=TASK, ignore_result=True, shared=False)(_never_called)
     task.Strategy = strategy
     _read_from(app, broker_of_calls(context.settings))
-    # Without acknowledgements, SIGTERM would lose messages that a worker has read and not begun.
+    # Without acknowledgements, do not prefetch: SIGTERM would lose messages that were read and not begun.
     app.conf.worker_disable_prefetch = app.amqp.queues[MODELS[0]].no_ack
     add_step(app, context, MODELS[0], make)
     app.steps["consumer"].update((ParkedQueueSubscriber, FinalRead))
@@ -116,25 +116,25 @@ def _read_from(app: Celery, broker_url: str) -> None:
 
 
 class ParkedQueueSubscriber(bootsteps.StartStopStep):
-    """Reads the parked calls of every provider of the catalog, which may change while the worker runs.
+    """Reads the parked calls of every provider in the catalog. Operators may change the catalog at any time.
 
-    It also limits RabbitMQ's prefetching: with more messages per worker, other workers would find none.
+    Also limits how many messages RabbitMQ pushes to one worker, so that messages remain for the other workers.
     """
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
     _timer: Any = None
 
     def start(self, consumer: Any) -> None:
-        """Poll the catalog every second."""
+        """Read the parked calls every second."""
         strategy = consumer.strategies[TASK]
         if strategy.acknowledges:
             consumer.qos.value = PREFETCHED
-            # Celery applies the value only on an update.
+            # Send the value to RabbitMQ: the assignment alone does not.
             consumer.qos.update()
         self._timer = consumer.timer.call_repeatedly(POLL_SECONDS, strategy.read_parked_calls)
 
     def stop(self, consumer: Any) -> None:
-        """Stop polling."""
+        """Stop reading parked calls."""
         if self._timer is not None:
             self._timer.cancel()
         if TASK in consumer.strategies:
@@ -142,12 +142,12 @@ class ParkedQueueSubscriber(bootsteps.StartStopStep):
 
 
 class FinalRead(bootsteps.StartStopStep):
-    """Completes the read under way before a worker stops, and leaves its messages to other workers."""
+    """Completes the blocking read of a stopping worker, and returns the messages that it yields to their queues."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
     def stop(self, consumer: Any) -> None:
-        """Close the channel, which waits for its read; only on Valkey, where messages are not acknowledged."""
+        """Close the channel, which waits for the read under way. Only Valkey needs this: it has no acknowledgements."""
         is_stopping = consumer.controller.blueprint.human_state() != "running"
         if is_stopping and consumer.task_consumer and consumer.connection.transport.driver_type == "redis":
             consumer.strategies[TASK].stop()
@@ -155,12 +155,12 @@ class FinalRead(bootsteps.StartStopStep):
                 consumer.task_consumer.channel.close()
 
     def terminate(self, consumer: Any) -> None:
-        """Do the same for a worker that is stopped at once."""
+        """Do what `stop` does. Celery calls this method if the worker stops without waiting for its work."""
         self.stop(consumer)
 
 
 def _never_called(**_: object) -> None:
-    """Register the task's name; `CallStrategy` handles its messages."""
+    """Serve as the body of the Celery task; never called, because `CallStrategy` handles the task's messages."""
     raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""The Celery node of a worker process: a unique name, a soft shutdown, and only the queues that it needs."""
+"""The Celery node of a worker process, with a unique name, a soft shutdown, and no queues for delayed messages."""
 
 import os
 import time
@@ -17,30 +17,30 @@ POLL_SECONDS = 0.1
 
 
 class Node(celery_worker.Worker):
-    """A worker with a name that is unique on its host, and a soft shutdown that ends with its last job."""
+    """A worker with a name that is unique on its host. Its soft shutdown ends as soon as the last job has ended."""
 
     hostname: str
 
     def on_before_init(self, quiet: bool = False, **options: Any) -> None:  # noqa: FBT001, FBT002 (Celery's signature)
-        """Add the process's id to a name that other workers of the same kind on this host share."""
+        """Add the process's id to the worker's name, which other workers of the same kind on this host share."""
         self.hostname = unique_name(self.hostname)
         super().on_before_init(quiet=quiet, **options)
 
     def install_platform_tweaks(self, worker: Any) -> None:
-        """Make SIGQUIT, and a second SIGINT, only request the soft shutdown, as SIGTERM requests the warm one.
+        """Make SIGQUIT, and a second SIGINT, only request the soft shutdown, which then runs in the consumer's loop.
 
-        Celery runs it within the signal's handler. There it waits for threads, and would wait forever if the
-        interrupted code held a lock that they need, or the lock of the pool that is starting one.
+        Celery runs the soft shutdown within the signal handler, where it waits for threads. If the interrupted code
+        held a lock that these threads need, the handler would wait forever.
         """
         super().install_platform_tweaks(worker)
         _signals.install_worker_term_hard_handler(worker, callback=None)
         _signals.install_worker_int_handler(worker, callback=_ask_on_next_interrupt)
 
     def terminate(self, in_sighandler: bool = False) -> None:  # noqa: FBT001, FBT002 (Celery's signature)
-        """Stop softly. Called by the consumer's loop, which holds no lock."""
-        # The value that it has while Celery's own handler waits.
+        """Run the soft shutdown, then terminate. Called by the consumer's loop, which holds no lock."""
+        # Reset the request, as Celery's own handler does while it waits for jobs.
         state.should_terminate = None
-        # In the loop instead of the signal handler, which may have interrupted the owner of a lock.
+        # Run this in the loop: a signal handler may have interrupted the owner of a lock.
         _signals.on_cold_shutdown(self)
         super().terminate(in_sighandler)
 
@@ -65,7 +65,7 @@ class LeanConsumer(Consumer):
     """Celery's consumer without the 28 RabbitMQ queues for messages with an ETA, which this service never sends."""
 
     class Blueprint(_Blueprint):  # type: ignore[misc] # untyped
-        """The steps without that one."""
+        """The steps of Celery's consumer without `DelayedDelivery`, which creates these queues."""
 
         default_steps = tuple(
             step for step in _Blueprint.default_steps if not str(step).endswith(":DelayedDelivery")
@@ -73,7 +73,7 @@ class LeanConsumer(Consumer):
 
 
 def unique_name(hostname: str) -> str:
-    """Return `files-4242@host` for `files@host`; a name that an operator chose is unchanged."""
+    """Return `files-4242@host` for `files@host`, or a name that an operator chose unchanged."""
     kind, _, host = hostname.partition("@")
     return f"{kind}-{os.getpid()}@{host}" if kind in WORKER_QUEUES else hostname
 

@@ -13,9 +13,9 @@ log = get_logger(__name__)
 def answer_operators(
     checks: Mapping[str, Check], metrics: HostMetrics, *, is_draining: Callable[[], bool] = lambda: False
 ) -> None:
-    """Serve health, readiness by these checks, and metrics for the life of this process.
+    """Serve health, readiness and metrics until this process ends. The checks decide the readiness.
 
-    If another process of the host has the address, this process runs without the port.
+    If another process of the host has the address, this process runs without the operations port.
     """
     try:
         listener = listen_for_operators()

@@ -1,7 +1,7 @@
-"""The handlers of a worker process: those of its queues, and no others.
+"""The modules with the handlers of each queue. A worker process imports the handlers of its own queues only.
 
-Importing the handlers of every queue would cost each process half as much memory again. A test fails for a handler with
-a module that is not listed here.
+The handlers of all queues would need half as much memory again in each process. A test fails if a handler's module is
+missing here.
 """
 
 from collections.abc import Collection
@@ -55,7 +55,7 @@ MODULES = {
 """The modules with the handlers of each queue."""
 
 CONSUMERS = {MODELS[0]: "workers.models", AGENTS: "workers.agents"}
-"""The modules with `add_consumers`, for queues with work that does not come as messages alone."""
+"""The modules with `add_consumers`, for queues whose work Celery's messages do not carry alone."""
 
 CONTENT_QUEUES = frozenset({UPLOADS, RETENTION, MEDIA, AGENTS})
 """The queues with jobs that write, place or remove content."""
@@ -67,7 +67,7 @@ def bind_queues(app: Celery, context: WorkerContext, queues: Collection[str]) ->
         bind(app, handler, context)
     for queue, module in CONSUMERS.items():
         if queue in queues:
-            # Imported on demand, for the same reason as the handlers: memory.
+            # Import the module only if it is needed, to save memory.
             import_module(module).add_consumers(app, context)
 
 

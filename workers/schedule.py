@@ -1,6 +1,7 @@
-"""The schedule of the sweeps. Every state in which a row can wait has one, so a lost message costs only its interval.
+"""The schedule of the sweeps. A sweep is a job that runs periodically and finds rows that wait for work.
 
-Two beats at once are harmless, because handlers claim their rows.
+Every state in which a row can wait has a sweep. So a lost message delays the row's work by at most the sweep's
+interval. Two beat processes at once are harmless, because handlers claim the rows on which they work.
 """
 
 from typing import Any
@@ -22,8 +23,8 @@ def build_schedule() -> dict[str, dict[str, Any]]:
         handler.kind: {
             "task": handler.kind,
             "schedule": every_seconds,
-            # A message that no worker took within its interval is pointless, because the next one is due. Beat's clock
-            # sets the expiry and the worker's clock, which may be ahead, checks it.
+            # Expire a message after its interval, when the next message is due. Add the clocks' maximum difference:
+            # beat's clock sets the expiry, and the worker's clock, which may be ahead, checks it.
             "options": {
                 "queue": handler.queue,
                 "expires": every_seconds + CLOCKS_APART_SECONDS,

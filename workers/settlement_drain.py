@@ -1,4 +1,4 @@
-"""Settle the calls of a stopping worker while it may, and pending settlements at its very end."""
+"""Bound the time in which a stopping worker settles its calls, and settle the remaining calls at the worker's end."""
 
 import atexit
 
@@ -7,6 +7,6 @@ from workers.handling import WorkerContext
 
 
 def drain_settlements(context: WorkerContext, settlements: Settlements) -> None:
-    """Register the shutdown of settlements, and their end after the threads, because calls end only then."""
+    """Register `shut_down` for the stop request, and `close` for the process's exit, after all calls have ended."""
     context.when_stopping(settlements.shut_down)
     atexit.register(settlements.close)

@@ -1,9 +1,9 @@
 """Admission of model calls: reserve a call's credits within its organization's share, after a bounded, fair wait.
 
-Two limits apply in this order: the model's own `concurrency_limit`, if it has one, by slots in Valkey; and the
-organization's share of the workers' slots, which Postgres enforces in the statement that reserves the credits. A
-refused call waits in its process. One call of each organization (and model) retries at a time, and its credentials take
-turns.
+Two limits apply in this order. First the model's `concurrency_limit`, if the catalog sets one, by slots in Valkey. Then
+the organization's share of the workers' slots, which Postgres enforces in the statement that reserves the credits. A
+refused call waits in its process. One call of each organization (and model) retries at a time, round robin over the
+organization's credentials.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class ModelsOverloaded(DomainError):
 
 
 Attempt = Callable[[], DomainError | None]
-"""One try without waiting.
+"""A function that tries to admit a call, without waiting.
 
-It returns None if the call was admitted, otherwise the error for a caller that stops waiting.
+Returns None if the call was admitted, otherwise the error to raise if the caller waits no longer.
 """
 
 
@@ -53,7 +53,7 @@ class CallAdmission:
     def __init__(
         self, database: Database, shares: Shares, slots: ModelSlots, *, max_wait_seconds: float
     ) -> None:
-        """Create an admission with calls that wait at most `max_wait_seconds`."""
+        """Create an admission in which each call waits at most `max_wait_seconds`."""
         self._database = database
         self._max_wait_seconds = max_wait_seconds
         self._shares = shares
@@ -80,9 +80,9 @@ class CallAdmission:
         """Reserve a call's credits, waiting until its model and its organization have room for another call.
 
         `limit` is the model's number of concurrent calls over all organizations; None means unlimited. `waited_seconds`
-        is deducted from the maximum wait. Raises ConcurrencyLimited if the organization has open calls and no room for
-        more, ModelsOverloaded if it has none, and the errors of `holds.hold`. After an error, call `end` to release a
-        slot that was taken.
+        is deducted from the maximum wait. If there is no room in time, raises ConcurrencyLimited if the organization
+        has open calls, else ModelsOverloaded. Also raises the errors of `holds.hold`. After an error, the caller calls
+        `end`, which releases the slot of the model.
         """
         wait_until = time.monotonic() + max(0.0, self._max_wait_seconds - waited_seconds)
         if limit is not None:
@@ -100,12 +100,12 @@ class CallAdmission:
     def try_to_take(
         self, call_id: UUID, organization_id: UUID, *, model: str, limit: int
     ) -> DomainError | None:
-        """Acquire one of a model's slots if the organization is next for it. Return the refusal otherwise."""
+        """Acquire one of a model's slots if it is the organization's turn. Return the error of a refusal otherwise."""
         held = self.slots.try_to_take(call_id, organization_id, model=model, limit=limit)
         return None if held is None else error_for_refusal(held)
 
     def try_to_hold(self, invocation: holds.NewInvocation) -> DomainError | None:
-        """Reserve a call's credits if the organization may have another call now. Return the refusal otherwise."""
+        """Reserve a call's credits if the organization may have another call now. Otherwise return the error."""
         assert invocation.provider is not None  # noqa: S101 (a call to be made has an upstream)
         try:
             with (
@@ -119,7 +119,7 @@ class CallAdmission:
         return None
 
     def end(self, call_id: UUID) -> None:
-        """Record that a call has ended, or was given up, and wake the next organization that waits.
+        """Record that a call has ended or was abandoned, and wake a call of the next waiting organization.
 
         Does no I/O: a background thread releases the call's slot of its model.
         """
@@ -130,7 +130,7 @@ class CallAdmission:
             self._slot_releaser.wake()
 
     def _release_slots(self) -> None:
-        """Release the slots of ended calls, and wake one waiting call of a limited model for each."""
+        """Release the slots of ended calls. For each slot, wake one call that waits for a slot of a model."""
         while self._slots_to_release:
             self.slots.release(self._slots_to_release.popleft())
             self._model_queue.wake_next()
@@ -138,12 +138,11 @@ class CallAdmission:
     def _admit(
         self, attempt: Attempt, queue: _WaitQueue, place: PoolKey, key: PoolKey, wait_until: float
     ) -> None:
-        """Try now if no call of the same organization waits, otherwise wait.
+        """Run `attempt` at once if no call of the same organization waits. Wait if it fails or may not run yet.
 
-        `key` is charged for the place in the pool.
+        `place` is the call's place in `queue`; `key` is the tenant of the pool of waiting calls.
         """
-        # Without a try of its own, the call gets the error of an organization that has open calls: other calls of it
-        # wait.
+        # The error of a call that never tries: calls of its organization are waiting, so the organization is busy.
         refused: DomainError = ConcurrencyLimited()
         if not queue.has(place.tenant):
             if (error := attempt()) is None:
@@ -161,14 +160,14 @@ class CallAdmission:
         waiter = queue.enter(place)
         try:
             while time.monotonic() < wait_until:
-                # Jitter: calls that wait in many processes must not all ask the database at the same moment.
+                # Add jitter, so that the waiting calls of many processes do not query the database at the same moment.
                 if not waiter.wait(RETRY_SECONDS * random.uniform(1.0, 1.5)):  # noqa: S311
                     queue.wake_if_idle(place.tenant)
                     continue
                 if (error := attempt()) is None:
                     return
                 refused = error
-                # The call keeps its place: only the wake-up was spent.
+                # The call was woken but not admitted, so it goes back to the head of its organization's queue.
                 queue.requeue_first(place, waiter)
             raise refused
         finally:
@@ -176,7 +175,7 @@ class CallAdmission:
 
 
 def error_for_refusal(held: int) -> DomainError:
-    """Return ConcurrencyLimited if the organization has open calls, else ModelsOverloaded."""
+    """Return ConcurrencyLimited if the organization has open calls (`held`), else ModelsOverloaded."""
     return ConcurrencyLimited() if held else ModelsOverloaded()
 
 
@@ -187,7 +186,7 @@ class _Tenant:
 
 
 class _WaitQueue:
-    """The waiting calls by organization and credential. A call's event is set when it may retry."""
+    """The waiting calls by organization and credential. Each call waits for an event that is set when it may retry."""
 
     def __init__(self) -> None:
         self._tenants: OrderedDict[Hashable, _Tenant] = OrderedDict()
@@ -204,7 +203,7 @@ class _WaitQueue:
         return waiter
 
     def requeue_first(self, key: PoolKey, waiter: threading.Event) -> None:
-        """Move a call that was refused again to the front of its organization."""
+        """Move a call that was woken and refused to the head of its organization's queue."""
         with self._lock:
             waiter.clear()
             tenant = self._tenants[key.tenant]
@@ -213,7 +212,7 @@ class _WaitQueue:
             tenant.queues.move_to_end(key.member, last=False)
 
     def wake_if_idle(self, name: Hashable) -> None:
-        """Wake the organization's next call if none of it was woken for `RETRY_SECONDS`."""
+        """Wake the organization's next call if the last wake-up of one of its calls is `RETRY_SECONDS` ago."""
         with self._lock:
             tenant = self._tenants[name]
             if time.monotonic() - tenant.woken_at >= RETRY_SECONDS:
@@ -221,7 +220,8 @@ class _WaitQueue:
 
     def wake_next(self) -> None:
         """Wake the first call of the next organization, round robin."""
-        if not self._tenants:  # as nearly always
+        # Skip the lock in the usual case: no call waits.
+        if not self._tenants:
             return
         with self._lock:
             if self._tenants:
@@ -230,7 +230,7 @@ class _WaitQueue:
                 self._wake(tenant)
 
     def leave(self, key: PoolKey, waiter: threading.Event) -> None:
-        """Remove a call, and wake the next of its organization."""
+        """Remove a call from the queue, and wake the next call of the same organization."""
         with self._lock:
             tenant = self._tenants[key.tenant]
             queue = tenant.queues[key.member]

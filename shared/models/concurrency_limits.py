@@ -1,12 +1,12 @@
 """An organization's share of model calls: how many open calls it may have at this moment.
 
-Each worker announces its slots in Valkey every second, for five seconds; Valkey's clock expires the entry of a dead
-worker. The rule of `shared/fairness/admission.py` is applied twice over all processes: a provider may use
-`PROVIDER_ALPHA` times the free slots; within that, an organization may use all the room, or an equal part among the
-active organizations and one newcomer. A call counts from its hold to its settlement.
+Every second, each worker writes its number of slots to Valkey, in an entry that expires after five seconds by Valkey's
+clock. The rule of `shared/fairness/admission.py` is applied twice over all processes. A provider may use at most
+`PROVIDER_ALPHA` times the free slots. Within the provider's room, an organization may use all of the room, or an equal
+part among the active organizations and one newcomer. A call counts from its hold to its settlement.
 
-Other processes' calls are counted every `SNAPSHOT_SECONDS`. Calls of this process are counted exactly, because a short
-call would otherwise wait for the next count.
+The calls of other processes are counted every `SNAPSHOT_SECONDS`. The calls of this process are counted exactly, so
+that the end of a short call makes room before the next count.
 """
 
 import math
@@ -58,24 +58,24 @@ def share_of(slots: int, open_calls: OpenCalls, provider: str) -> int:
     free = slots - open_calls.total
     used = open_calls.by_provider.get(provider, 0)
     providers = len(open_calls.by_provider.keys() | {provider})
-    # Each further call of the provider also takes one slot from `free`: solve `used + more < PROVIDER_ALPHA * (free -
-    # more)`.
+    # Each further call also takes one slot from `free`, so `more` is the number of calls until `used + more` reaches
+    # `PROVIDER_ALPHA * (free - more)`.
     more = math.ceil((PROVIDER_ALPHA * free - used) / (PROVIDER_ALPHA + 1))
-    # At least an equal part among the active providers, even if the fair rule allows fewer.
+    # A provider gets at least an equal part among the active providers and one more, even if `more` is smaller.
     room = min(free, max(more, math.ceil(slots / (providers + 1) - used)))
     if room <= 0:
         return 0
-    # Rounded down: if every organization rounded its part up, the sum would exceed the room.
+    # Round an organization's part down: if all parts were rounded up, their sum would exceed the room.
     return max(1, room, (room + used) // (max(1, open_calls.organizations) + 1))
 
 
 class Shares:
-    """The shares as one process sees them; safe to share between threads."""
+    """The shares of organizations, as one process computes them; safe to share between threads."""
 
     def __init__(self, database: Database, valkey: redis.Redis, *, slots_when_unknown: int) -> None:
-        """Create shares without reading anything.
+        """Create shares, without reading from Postgres or Valkey.
 
-        `slots_when_unknown` applies while no worker has announced its slots.
+        `slots_when_unknown` is the number of slots to assume while no worker has announced any.
         """
         self._database = database
         self._valkey = valkey
@@ -88,9 +88,9 @@ class Shares:
 
     @contextmanager
     def attempt(self, organization_id: UUID, provider: str) -> Iterator[int | None]:
-        """Yield the maximum number of open calls for an organization that starts one; None means unlimited.
+        """Yield the maximum number of open calls for an organization that starts another call; None means unlimited.
 
-        Concurrent attempts of an organization reduce each other's share: otherwise each would get all free slots.
+        Concurrent attempts of an organization reduce each other's maximum, otherwise each could take all free slots.
         """
         others = self._attempts.enter(organization_id, provider)
         try:
@@ -103,7 +103,7 @@ class Shares:
         if not self._is_fair:
             return None
         snapshot = self._current_snapshot()
-        # Attempts count like open calls: they are about to become some.
+        # Count attempts as open calls, because most attempts become open calls in a moment.
         own = self._own.by_provider() + Counter({provider: attempts})
         open_calls = OpenCalls(
             total=snapshot.others.total + own.total(),
@@ -121,13 +121,13 @@ class Shares:
         self._own.remove(invocation_id)
 
     def _current_snapshot(self) -> _Snapshot:
-        """Return the latest counts. One thread refreshes them; the others use the previous ones."""
+        """Return the latest counts. One thread refreshes the counts while other threads use the previous counts."""
         snapshot = self._snapshot
         if snapshot is not None and time.monotonic() - snapshot.read_at < SNAPSHOT_SECONDS:
             return snapshot
         is_first_read = snapshot is None
         if not self._reading.acquire(blocking=is_first_read):
-            # Only the first read blocks: before it there is no previous snapshot.
+            # Another thread refreshes. The lock is not acquired only if a previous snapshot exists, so return that.
             return snapshot  # type: ignore[return-value]
         try:
             if is_first_read and self._snapshot is not None:
@@ -150,24 +150,24 @@ class Shares:
             with self._database.autocommit() as session:
                 open_calls = count_open_calls(session, own)
         except DomainError as error:
-            # The hold fails for the same reason and reports it to the caller.
+            # Continue with no calls: the hold fails for the same reason and reports the error to the caller.
             log.warning("open_calls.not_counted", error=error.code)
             return OpenCalls(total=0, organizations=0, by_provider={})
-        # These calls ended without a notice to this process, for instance after their clients had left.
+        # Stop counting calls that ended without a notice to this process, for instance after their clients had left.
         for invocation_id in own - open_calls.own:
             self._own.remove(invocation_id)
         return open_calls
 
 
 class _Attempts:
-    """The holds of each organization under way in this process, by provider."""
+    """The number of attempts under way in this process, by organization and provider."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[UUID, str]] = Counter()
         self._lock = threading.Lock()
 
     def enter(self, organization_id: UUID, provider: str) -> int:
-        """Count an attempt. Return how many were under way before it."""
+        """Count an attempt. Return how many other attempts were already under way."""
         with self._lock:
             self._counts[organization_id, provider] += 1
             return self._counts[organization_id, provider] - 1
@@ -225,7 +225,7 @@ class SlotAnnouncer:
 
     def stop(self) -> None:
         """Withdraw the announcement: this process takes no more calls."""
-        # Wait for the round under way, which would announce the slots again after the withdrawal.
+        # Wait for the thread's last round, which could otherwise announce the slots again after the withdrawal.
         self._thread.stop(wait=True)
         try:
             self._valkey.zrem(KEY, self._member)

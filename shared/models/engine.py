@@ -1,12 +1,12 @@
 """Run a dispatched model call, for a client or an agent: dispatch → open → translate → relay → settle, once.
 
-Used by the worker of `/v1` (`execution`) and by agents (`shared/a2a/behaviors/model_calls`). They differ in the place
-of the hold and in the reader of the deltas. No transaction is open while tokens arrive. The right to make a call is
-granted once. After that, nothing that may have cost something is repeated.
+The worker of `/v1` (`execution`) and agents (`shared/a2a/behaviors/model_calls`) use this engine. They reserve the
+credits at different places and read the deltas differently. No transaction is open while tokens arrive. The right to
+make a call is granted once. After the grant, no step that may have cost something is repeated.
 
-Every call is charged by one rule (docs/specification/models.md#calls): the counts that the provider reported, else a
-marked estimate of what it delivered, else nothing. Dispatch and settlement are retried while the database is
-unavailable, settlement for as long as the process lives (`settlements`). If the process dies, the sweeps of
+Every call is charged by one rule (docs/specification/models.md#calls): by the token counts that the provider reported,
+else by a marked estimate of the delivered reply, else nothing. Dispatch is retried for a while if the database is
+unavailable; settlement is retried until the process ends (`settlements`). If the process dies, the sweeps of
 `shared/credits` apply the same rule.
 """
 
@@ -64,29 +64,29 @@ class Engine:
     def dispatch(self, invocation_id: UUID, listener: Listener) -> Iterator[LeasedCall | None]:
         """Acquire the right to make a held call, and keep its lease alive within the block.
 
-        Yields None if the right was taken before, or the call has ended.
+        Yields None if the right was granted before, if the call has ended, or if the database is unavailable.
         """
         dispatch = self._take_dispatch(invocation_id)
         if dispatch is None:
             yield None
             return
-        # From here a crash leaves an open dispatch, which a sweep settles.
+        # A crash after this line leaves an open dispatch, which a sweep settles.
         failpoints.hit("invocation.dispatched")
         with self.heartbeats.keep_alive(dispatch, listener) as leased:
             yield leased
 
     def settle(self, leased: LeasedCall, outcome: Outcome) -> str | None:
-        """Charge a dispatched call. Return its cost as the reply shows it, or None if replies do not show costs.
+        """Charge a dispatched call. Return the cost as the reply shows it, or None if replies do not show costs.
 
-        Also returns None if Postgres was unavailable for too long. The call is charged later then.
+        Also returns None if Postgres is unavailable for too long; in this case the call is charged later.
         """
         settled = self.settlements.settle(leased.dispatch, outcome)
         failpoints.hit("invocation.settled")
         return format_credits(settled.cost) if settled is not None and self.shows_cost else None
 
     def _take_dispatch(self, invocation_id: UUID) -> holds.Dispatch | None:
-        # The same token for every retry: if the response to a dispatch was lost, the retry finds it instead of being
-        # refused.
+        # Use one token for all attempts: if Postgres dispatched the call but its response was lost, the retry with the
+        # same token succeeds.
         token = uuid4()
 
         def dispatch() -> holds.Dispatch | None:
@@ -112,7 +112,7 @@ class CallInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPump(Generic[Chunk]):
-    """The loop that reads a stream after its first events, and the receiver of its chunks.
+    """The loop that reads a stream after the first events, and the function that sends the stream's chunks.
 
     `send` returns False if the receiver has gone.
     """
@@ -122,7 +122,7 @@ class StreamPump(Generic[Chunk]):
 
 
 class ModelCall(Generic[Chunk]):
-    """A dispatched call. `relay` settles it before it ends, with any outcome."""
+    """A dispatched call. Whatever the outcome, `relay` settles the call before `relay` itself ends."""
 
     def __init__(self, engine: Engine, leased: LeasedCall, read: Callable[[list[Delta]], Chunk]) -> None:
         self._engine = engine
@@ -133,7 +133,7 @@ class ModelCall(Generic[Chunk]):
         self._provider: str | None = None
         self._translator: Translator | None = None
         self.ending = read([])
-        """The chunk made of the deltas that end the reply, successfully or with an error; set by the settlement."""
+        """The last chunk of the reply: its end, or the error that ended it. Set by the settlement."""
 
     def relay(
         self,
@@ -141,11 +141,11 @@ class ModelCall(Generic[Chunk]):
         slot: AbstractContextManager[None] | None = None,
         pump: StreamPump[Chunk] | None = None,
     ) -> Generator[Chunk]:
-        """Call the upstream and yield chunks of the reply; events that arrive together make one chunk. Then settle.
+        """Call the upstream, yield chunks of the reply, then settle. Events that arrive together make one chunk.
 
-        Closing the generator cancels the call; events that have arrived by then are still read and charged. `slot` is a
-        slot of the model, held while the upstream works. With a `pump`, only the first chunks are yielded; its loop
-        sends the others in order. Raises the DomainError that ended the reply.
+        Closing the generator cancels the call; events that have already arrived are still read and charged. `slot` is a
+        slot of the model, occupied while the upstream works. With a `pump`, only the first chunks are yielded, and the
+        pump's loop sends the later chunks in order. Raises the DomainError that ended the reply.
         """
         self._call_input, self._pump = call_input, pump
         try:
@@ -154,9 +154,9 @@ class ModelCall(Generic[Chunk]):
                 translator = self._translator = self._new_translator(call_input, stream.upstream)
                 failpoints.hit("invocation.opened")
                 yield from self._stream(stream, translator)
-            # After the slot is released: the upstream has finished, but the settlement may take seconds.
+            # Leave the block first, which releases the slot: the upstream has finished, and settling may take seconds.
             translator.end(received_done_marker=stream.received_done_marker)
-        # BaseException: GeneratorExit must settle too.
+        # Catch BaseException, because a call whose generator is closed (GeneratorExit) must be settled too.
         except BaseException as error:
             known = _as_domain_error(error)
             if self._translator is not None:
@@ -164,7 +164,7 @@ class ModelCall(Generic[Chunk]):
             self._settle(self._failure_outcome(known))
             if isinstance(error, DomainError) or not isinstance(error, Exception):
                 raise
-            # An unknown exception must not reach the client as it is.
+            # Replace an unknown exception, whose text could disclose internals to the client.
             raise known from error
         self._settle(self._outcome(Status(translator.status), self._provider))
         if translator.failure is not None:
@@ -213,11 +213,11 @@ class ModelCall(Generic[Chunk]):
                 try:
                     yield chunk
                 except GeneratorExit:
-                    # The upstream stops generating; only bytes that have already arrived are read.
+                    # Make the upstream stop generating, then read only the bytes that have already arrived.
                     stream.hang_up()
                     self._drain(batches, translator)
                     raise
-            # The first chunk was yielded in this thread, so the loop's chunks come after it.
+            # Start the loop after this thread has yielded the first chunk, so that the chunks stay in order.
             if translator.failure is None and self._pump is not None and stream.is_pollable:
                 with stream.polling() as socket:
                     step = partial(self._step, stream, translator, self._pump)
@@ -226,13 +226,13 @@ class ModelCall(Generic[Chunk]):
                 return
 
     def _drain(self, batches: Iterator[list[Event]], translator: Translator) -> None:
-        """Read the rest of a reply after its reader left: its last events report what it cost."""
+        """Read the rest of a reply whose reader has left, because the last events report the reply's cost."""
         with suppress(DomainError):
             for events in batches:
                 self._feed(events, translator)
 
     def _step(self, stream: UpstreamStream, translator: Translator, pump: StreamPump[Chunk]) -> bool:
-        """Send what has arrived. Return False when the call's own thread must continue."""
+        """Send the events that have arrived, as one chunk. Return False if the call's own thread must continue."""
         events = stream.read_available()
         if events is None or ((chunk := self._feed(events, translator)) and not pump.send(chunk)):
             return False
@@ -241,11 +241,11 @@ class ModelCall(Generic[Chunk]):
     def _feed(self, events: list[Event], translator: Translator) -> Chunk:
         deltas = [delta for event in events for delta in translator.feed(event)]
         if translator.failure is not None and not translator.has_started:
-            # A plain reply was worked on before it failed. A stream that fails at once did no work, unless it reports
-            # usage.
+            # A failed plain reply may have cost something: the upstream may have generated text. A stream that fails in
+            # its first event cost nothing, unless it reports usage.
             has_cost = not self._is_streamed or translator.usage is not None
             raise _first_event_error(translator.failure, may_have_cost=has_cost)
-        # The heartbeats write this to the lease: if the process dies, the sweep charges it.
+        # The heartbeats write this number to the lease. If the process dies, a sweep charges the call by it.
         self._leased.streamed_bytes = translator.completion_size_bytes
         return self._read(deltas)
 
@@ -259,12 +259,12 @@ class ModelCall(Generic[Chunk]):
         """Return the charge of a failed or cancelled call."""
         status = Status.CANCELLED if isinstance(error, CallCancelled) else Status.FAILED
         provider = self._provider
-        # No stream was opened, so the error knows the provider that failed.
+        # If no stream was opened, only the error names the provider that failed.
         if provider is None and isinstance(error, ProviderError):
             provider = error.provider
         translator = self._translator
         reported = translator.usage if translator is not None else None
-        # Free unless events arrived: an upstream that only failed reported no cost.
+        # Charge nothing unless events arrived: an upstream that only failed reported no cost.
         outcome = Outcome(status=status, counts=NO_TOKENS, provider=provider)
         if translator is not None and (translator.has_started or reported is not None):
             outcome = self._outcome(status, provider)
@@ -278,7 +278,7 @@ class ModelCall(Generic[Chunk]):
         return self._call_input is None or self._call_input.parsed.is_stream
 
     def _prompt_only_outcome(self, provider: str | None) -> Outcome:
-        """Return the charge of an abandoned plain reply: its prompt. How much of the reply was generated is unknown."""
+        """Return the charge of an abandoned plain reply: the prompt alone, because the generated length is unknown."""
         assert self._call_input is not None  # noqa: S101 (call_input before it was given up)
         counts = TokenCounts(
             prompt_tokens=estimate_prompt_tokens(self._call_input.parsed), completion_tokens=0
@@ -293,9 +293,9 @@ class ModelCall(Generic[Chunk]):
 
 
 def _as_domain_error(error: BaseException) -> DomainError:
-    """Return the error that ended a call.
+    """Convert the exception that ended a call to a DomainError.
 
-    A closed generator becomes CallCancelled, an unknown error a ProviderError.
+    GeneratorExit becomes CallCancelled; an unknown exception is logged and becomes ProviderError.
     """
     if isinstance(error, DomainError):
         return error
@@ -306,7 +306,7 @@ def _as_domain_error(error: BaseException) -> DomainError:
 
 
 def _first_event_error(failure: Failure, *, may_have_cost: bool) -> DomainError:
-    """Return the error for a failure in the upstream's first event. The client gets it as a status."""
+    """Return the error for a failure in the upstream's first event. The client gets this error as an HTTP response."""
     if failure.code == ContextLengthExceeded.code:
         return ContextLengthExceeded(failure.message)
     return ProviderError(failure.message, may_have_cost=may_have_cost)

@@ -2,8 +2,9 @@
 
 Scheduling is fair among providers: the worker's slots are a pool with providers as tenants, and one provider may use
 at most seven eighths. A call without room at its provider is parked in a queue of that provider and occupies no thread.
-It is taken when a call of the provider ends, or by another worker that has room. The last frame is sent after the
-settlement: the client has been charged for what it reads, unless Postgres is unavailable for too long (`settlements`).
+This worker takes a parked call when a call of the same provider ends; another worker may take it earlier. The last
+frame of a reply is sent after the settlement, so a complete reply has been charged. The exception is a Postgres that is
+unavailable for too long (`settlements`).
 """
 
 import threading
@@ -63,7 +64,7 @@ class Executor:
     def over(
         cls, valkey: redis.Redis, *, engine: Engine, catalog: CatalogFile, queue: CallQueue | None = None
     ) -> Self:
-        """Create an executor with requests and replies on this Valkey; without a `queue`, messages are there too."""
+        """Create an executor. Requests and replies are on `valkey`, and without a `queue` the messages are, too."""
         publisher = ReplyPublisher(valkey)
         return cls(
             engine=engine,
@@ -77,14 +78,14 @@ class Executor:
 
 
 def execute(executor: Executor, address: ReplyAddress) -> None:
-    """Run an invocation, unless another worker has the right to it, it has ended, or its request is gone."""
+    """Run a call if this worker gets the right to make it. A call without a request is ended without being made."""
     with (
         closing(ReplyWriter(executor.publisher, address)) as writer,
         executor.engine.dispatch(address.invocation_id, writer) as leased,
     ):
         if leased is None:
             return
-        # Only after the dispatch: the request is deleted as it is read, so only the worker with the right may read it.
+        # Read the request after the dispatch: reading deletes it, so only the worker that makes the call may read it.
         request = _take(executor, address.invocation_id)
         if request is None:
             _end_unmade(executor, leased)
@@ -95,7 +96,7 @@ def execute(executor: Executor, address: ReplyAddress) -> None:
 
 @contextmanager
 def _traced(request: AcceptedRequest) -> Iterator[None]:
-    """Attach the call and its log lines to the trace of the request that created it."""
+    """Attach the call and the call's log lines to the trace of the HTTP request that created the call."""
     parent = request.traceparent
     token = bind_log_context(trace_id=trace_id(parent)) if parent else None
     try:
@@ -140,11 +141,11 @@ def _carry_out(executor: Executor, request: AcceptedRequest, leased: LeasedCall)
         dispatch.invocation_id, dispatch.organization_id, model=entry.id, limit=entry.concurrency_limit
     )
     try:
-        # `closing` hangs up on the upstream when sending to the web process fails.
+        # If sending to the web process fails, `closing` ends the request to the upstream.
         with closing(call.relay(call_input, slot, pump)) as frames:
             for data in frames:
                 if not leased.send(ReplyKind.DATA, data):
-                    # Raised into the block, so that `relay` closes the stream and settles.
+                    # Raise inside the `closing` block, so that `relay` closes the stream and settles the call.
                     raise CallCancelled(may_have_cost=True)
     except DomainError as error:
         _send_failure(error, leased, call.ending + end)
@@ -153,16 +154,16 @@ def _carry_out(executor: Executor, request: AcceptedRequest, leased: LeasedCall)
 
 
 def _trusted_upstreams(entry: ModelEntry, catalog: CatalogFile) -> ModelEntry:
-    """Remove upstreams with a route to which this worker's catalog has never sent their secrets; possibly all.
+    """Return the entry with only the upstreams that this worker's catalog trusts with their secrets; possibly none.
 
-    Otherwise anyone who can write to Valkey could redirect a secret.
+    Without this check, an intruder who can write to Valkey could redirect a secret to another address.
     """
     upstreams = tuple(at for at in entry.upstreams if catalog.trusts(at.provider))
     return entry if len(upstreams) == len(entry.upstreams) else replace(entry, upstreams=upstreams)
 
 
 def _send_failure(error: DomainError, leased: LeasedCall, frames: bytes) -> None:
-    """End a stream that has begun with its error frames; otherwise send the error itself."""
+    """Report an error to the web process: as the stream's error frames if data was sent, else as the error itself."""
     if leased.has_sent_data:
         leased.send(ReplyKind.END, frames)
     else:
@@ -193,13 +194,13 @@ class CallScheduler:
     def admit(self, call: QueuedCall) -> AdmittedCall | None:
         """Acquire a slot for a call, or park the call and return None.
 
-        If Valkey refuses a parked call, the call is lost here, and its web process sends it again.
+        If Valkey does not accept the parked call, this worker drops the call. The web process sends the call again.
         """
         slot = self._pool.try_acquire(PoolKey(call.provider, None))
         if slot is not None:
             return AdmittedCall(call=call, slot=slot)
         with self._lock:
-            # Before parking: a thread that ends a call of this provider now must look for parked calls.
+            # Record the provider before parking, so that a thread that ends a call now checks for parked calls.
             self._parked |= {call.provider}
         try:
             self._queue.park(call)
@@ -208,21 +209,21 @@ class CallScheduler:
         return None
 
     def requeue(self, call: QueuedCall) -> None:
-        """Return a call to its queue for another worker. If Valkey fails, its web process sends it again."""
+        """Return a call to its queue for another worker. If Valkey fails, the web process sends the call again."""
         try:
             self._queue.requeue(call)
         except redis.RedisError as error:
             log.warning("call.not_given_back", provider=call.provider, error=str(error))
 
     def take_parked(self, provider: str) -> AdmittedCall | None:
-        """Pop a call that any worker has parked for this provider. Return None if there is none."""
+        """Pop and admit a call that any worker has parked for this provider. Return None if none can run now."""
         with self._lock:
             self._parked |= {provider}
         return self.take_following(provider)
 
     def take_following(self, provider: str) -> AdmittedCall | None:
-        """Pop a parked call after a call of its provider has ended. Return None if there is none."""
-        # Usually no call is parked, and no round trip is needed.
+        """Pop and admit a parked call after a call of its provider has ended. Return None if none can run now."""
+        # Skip the round trip to Valkey in the usual case: this worker knows of no parked call.
         if provider not in self._parked:
             return None
         try:
@@ -233,6 +234,6 @@ class CallScheduler:
         if call is not None:
             return self.admit(call)
         with self._lock:
-            # The queue is empty; `admit` adds the provider again.
+            # The queue is empty, so forget the provider until `admit` parks a call again.
             self._parked -= {provider}
         return None

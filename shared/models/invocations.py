@@ -1,7 +1,7 @@
-"""Accept a call to a model: the web process's half of an invocation (docs/specification/models.md#calls).
+"""Accept a call to a model: the web process's part of an invocation (docs/specification/models.md#calls).
 
-The order is permission, catalog, credits, queue. A failure after the hold releases it at once. If this process dies, a
-sweep releases it.
+The steps are: check the permission, find the model, reserve the credits (the hold), queue the call. If a later step
+fails, the hold is released at once. If this process dies, a sweep releases the hold.
 """
 
 import time
@@ -42,7 +42,7 @@ ENDPOINTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The maximum number of queued calls, and of completion tokens for which a call reserves credits."""
+    """The maximum number of queued calls, and the maximum number of completion tokens that one call reserves."""
 
     queued_calls: int
     reserved_completion_tokens: int
@@ -52,7 +52,8 @@ class Limits:
 class Invoker:
     """The dependencies of calls in a web process.
 
-    `threads` query the servers about silent calls, because the thread that sends responses must not block.
+    `threads` run the queries to Postgres and Valkey about silent calls, because the thread that sends responses must
+    not block.
     """
 
     database: Database
@@ -66,7 +67,7 @@ class Invoker:
 
 
 def require_model_access(caller: Caller) -> UUID:
-    """Return the organization that pays. Raises BillingOrganizationRequired or ModelAuthorizationDenied.
+    """Return the organization that pays for the caller. Raises BillingOrganizationRequired or ModelAuthorizationDenied.
 
     The permission must cover the whole organization, because the call spends the organization's credits.
     """
@@ -100,7 +101,7 @@ def invoke(
     *,
     waited_seconds: float = 0.0,
 ) -> Inbox:
-    """Accept a call: reserve its credits and queue it. Return the inbox of its replies, which the caller closes.
+    """Reserve a call's credits and queue the call. Return the inbox of the call's replies; the caller must close it.
 
     `waited_seconds` is deducted from the maximum wait for the organization's share. Raises BillingOrganizationRequired,
     ModelAuthorizationDenied, ModelNotFound, ModelNotSupported, InvalidRequest, ModelsOverloaded, ConcurrencyLimited,
@@ -108,14 +109,14 @@ def invoke(
     """
     payer_id = require_model_access(caller)
     entry = upstreams_for(get_callable_model(catalog, request), request)
-    # Before the hold, so that an overloaded service does not burden the database.
+    # Check this before the hold, so that an overloaded service does not burden the database.
     _refuse_overload(invoker)
     reserved = invoker.limits.reserved_completion_tokens
     invocation = new_invocation(new_id(), payer_id, caller, entry, request, reserved_tokens=reserved)
     # Subscribe first: a reply may arrive before this process knows that the call is queued.
     inbox = _listen(invoker, invocation.id)
     try:
-        # Fair among the payer's credentials, too.
+        # The credential in the key makes the wait fair among the payer's credentials, too.
         key = PoolKey(payer_id, caller.credential_id)
         invoker.admission.hold(invocation, key, limit=entry.concurrency_limit, waited_seconds=waited_seconds)
         failpoints.hit("invocation.held")
@@ -131,7 +132,8 @@ def invoke(
 def give_up(invoker: Invoker, invocation_id: UUID) -> bool:
     """Release the hold of a call that no worker has begun.
 
-    Returns False if a worker has begun it, or if the database is unavailable, so that a worker may have.
+    Return whether the hold was released. False means that a worker has begun the call, or that the database is
+    unavailable, so that a worker may have begun it.
     """
     try:
         with invoker.database.autocommit() as session:
@@ -151,7 +153,7 @@ def _refuse_overload(invoker: Invoker) -> None:
     try:
         is_full = invoker.queue.is_full(invoker.limits.queued_calls)
     except redis.RedisError:
-        # Valkey is unavailable: the caller should retry, and nothing was charged.
+        # Valkey is unavailable and nothing was charged, so tell the client to retry.
         raise ModelsOverloaded from None
     if is_full:
         raise ModelsOverloaded
@@ -178,8 +180,8 @@ def _queue(
     try:
         invoker.queue.put(address, accepted, organization_id=payer_id)
     except redis.RedisError:
-        # A failed `put` does not prove that Valkey lost the call. If a worker may have begun it, keep waiting for that
-        # call.
+        # A failed `put` does not prove that Valkey lost the call. If a worker may have begun the call, keep waiting for
+        # its replies.
         if give_up(invoker, address.invocation_id):
             raise ModelsOverloaded from None
 
@@ -198,7 +200,7 @@ def new_invocation(
     The hold covers the estimated prompt and at most `reserved_tokens` completion tokens for each choice.
     """
     prompt_tokens = estimate_prompt_tokens(request)
-    # The client's limit, the model's, or the operator's, in this order.
+    # Use the first limit that is set: the client's, the model's, the operator's.
     most = request.max_output_tokens or entry.max_completion_tokens or reserved_tokens
     completion_tokens = min(most, reserved_tokens) * request.n
     return holds.NewInvocation(
