@@ -1,11 +1,11 @@
-"""The protocol's errors by their reasons (protocol definition 3.3.2 and 5.4), and those of this service.
+"""The errors of the protocol by their reasons (protocol definition 3.3.2 and 5.4), and the errors of this service.
 
     A2AError
-    ├── TaskNotFound, TaskNotCancelable, UnsupportedOperation …   the protocol's; `reason` is sent unchanged
-    ├── InvalidParams, InvalidRequest                             what the published client knows besides
-    └── AgentNotFound, IdempotencyKeyReused …                     ours
+    ├── TaskNotFound, TaskNotCancelable, UnsupportedOperation …   of the protocol; `reason` is sent unchanged
+    ├── InvalidParams, InvalidRequest                             not of the protocol, but known to the published client
+    └── AgentNotFound, IdempotencyKeyReused …                     of this service
 
-Their kinds are those of the service. The statuses that the binding prescribes are in
+`kind` has the values that all errors of this service use. The HTTP statuses that the protocol prescribes are in
 `web/error_responses/a2a_errors.py`.
 """
 

@@ -17,13 +17,16 @@ _PLAIN_DIGITS = 1000
 
 
 class ExactNumber(float):
-    """A number that is no plain integer, with its original text; calculations return plain floats."""
+    """A JSON number with its original text, for numbers that a plain `int` cannot reproduce.
+
+    Calculations with this number return plain floats.
+    """
 
     __slots__ = ("text",)
     text: str
 
     def __new__(cls, text: str) -> ExactNumber:
-        """Read a JSON number. One that is too large is infinite in calculations, and still written as it came."""
+        """Create a number from its JSON text. A number that is too large for a float is infinite in calculations."""
         number = super().__new__(cls, text)
         number.text = text
         return number
@@ -35,7 +38,7 @@ def parse(text: str | bytes) -> Any:
 
 
 def parse_integer(text: str) -> int | ExactNumber:
-    """Return an integer; -0 and very long ones keep their text."""
+    """Return the integer of a text. For -0 and very long integers, return an `ExactNumber` with the text."""
     # int("-0") is 0, which would lose the sign.
     if text == "-0" or len(text) > _PLAIN_DIGITS:
         return ExactNumber(text)
@@ -64,11 +67,11 @@ class ExactJson(TypeDecorator[Any]):
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ARG002 (the base's signature)
-        """Return the text of a value; None is SQL's NULL, so JSON's null cannot be stored alone."""
+        """Return the JSON text of a value. None becomes SQL's NULL, so the column cannot store JSON's null."""
         return None if value is None else render(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:  # noqa: ARG002 (the base's signature)
-        """Return the value of a text."""
+        """Return the value of a stored JSON text."""
         return None if value is None else parse(value)
 
 

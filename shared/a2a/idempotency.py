@@ -1,7 +1,7 @@
 """Idempotency keys: accept a message once, however often it is sent with the same `Idempotency-Key`.
 
-A key belongs to its caller and the agent, and is written in the transaction that accepts the message. Keys are deleted
-after `OPERATION_RETENTION_DAYS`.
+A key is unique for a caller, a principal and an agent. The transaction that accepts the message stores the key. Keys
+are deleted after `OPERATION_RETENTION_DAYS`.
 """
 
 import hashlib
@@ -20,9 +20,9 @@ from shared.db.database import Session
 
 
 def claim_key(session: Session, scope: Scope, key: str, request_hash: bytes, turn_id: UUID) -> UUID:
-    """Return the turn of this key's message: `turn_id`, unless an earlier request has used the key.
+    """Return `turn_id`, or the turn of an earlier request that used the same key.
 
-    Raises IdempotencyKeyReused if that request had another message.
+    Raises IdempotencyKeyReused if the earlier request had another message.
     """
     name = {
         "caller_id": scope.caller_id,
@@ -43,6 +43,6 @@ def claim_key(session: Session, scope: Scope, key: str, request_hash: bytes, tur
 
 
 def hash_request(request: SendMessageRequest, requested_extensions: Collection[str]) -> bytes:
-    """Return the digest that makes two requests the same: only what the client sent counts."""
+    """Return a digest of the client's request. Two requests with the same digest count as the same request."""
     canonical = render([request.to_wire(), sorted(requested_extensions)])
     return hashlib.sha256(canonical.encode()).digest()

@@ -1,4 +1,4 @@
-"""Identifiers that clients choose or repeat: any printable text of limited length; task ids are our own UUIDs."""
+"""Check identifiers that clients send. An identifier is printable text of limited length; a task id is a UUID."""
 
 import unicodedata
 from uuid import UUID
@@ -25,7 +25,7 @@ def is_identifier(value: str) -> bool:
 
 
 def find_task_id(value: str) -> UUID | None:
-    """Return the task id in a text, or None if it is not written as this service writes ids."""
+    """Return the task id in a text, or None if the text is not a UUID in the form that this service writes."""
     try:
         read = UUID(value)
     except ValueError:

@@ -26,7 +26,7 @@ def require_readable(message: Message, behavior: BehaviorSettings) -> None:
 
 
 def media_type(part: Part) -> str:
-    """Return a part's media type: the one it names, else that of its kind."""
+    """Return the media type that a part declares, or the default media type for the kind of its content."""
     if part.media_type:
         return part.media_type.partition(";")[0].strip().lower()
     if part.text is not None:
@@ -35,7 +35,7 @@ def media_type(part: Part) -> str:
 
 
 def _matches(given: str, mode: str) -> bool:
-    """Return whether a mode covers a media type.
+    """Return whether an input mode of a behavior covers a media type.
 
     `text/plain` covers all text, and `application/json` all types with the suffix `+json`.
     """

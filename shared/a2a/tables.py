@@ -1,8 +1,8 @@
 """The tables of agents and their tasks, mirrored by migration 0007.
 
-A change of a task locks its row first, so the events of a task have one order, which is `task_events`. `task_messages`
-has the messages. `task_turns` has the work: one row for each message that the agent must answer. `is_next` marks the
-first turn of a task that is not done; only that one may be claimed. JSON that clients see is text (`exact_json.py`).
+A change of a task locks the task's row first, so the rows of `task_events` have one order. `task_messages` has the
+messages. `task_turns` has one row for each message that the agent must answer. `is_next` marks the first unfinished
+turn of a task; workers claim only marked turns. JSON that clients see is stored as text (`exact_json.py`).
 """
 
 from uuid import UUID
@@ -47,7 +47,7 @@ behaviors = sa.Table(
     sa.CheckConstraint("kind = 'script' OR script IS NULL", name="script"),
     sa.CheckConstraint("(kind = 'model') = (model IS NOT NULL)", name="model"),
     sa.UniqueConstraint("deployment_id", "name"),
-    # At most one default for each deployment, also if two administrators set it at once.
+    # Ensures at most one default for each deployment, even if two administrators set a default at the same time.
     sa.Index("uq_behaviors_default", "deployment_id", unique=True, postgresql_where=sa.text("is_default")),
 )
 
@@ -90,7 +90,7 @@ tasks = sa.Table(
         "ix_tasks_of_organization", "organization_id", "state", *_LAST_CHANGED, postgresql_where=_VISIBLE
     ),
     sa.Index("ix_tasks_status_at", "status_at"),
-    # Only tasks that still have events: the purge of events would otherwise read every ended task again.
+    # Contains only tasks that still have events, so the purge of events does not read every ended task again.
     sa.Index(
         "ix_tasks_ended", "status_at", postgresql_where=sa.text(f"has_events AND state IN ({ENDED_STATES})")
     ),

@@ -1,6 +1,6 @@
-"""The objects of A2A 1.0 as HTTP+JSON sends them: our own models, not protobuf's.
+"""The objects of A2A 1.0 in the form of the HTTP+JSON binding: pydantic models, without protobuf.
 
-`wire.py` defines how they are read and written. Source: the protocol definition 1.0.1, sections 4 and 5.
+`wire.py` defines how these objects are read and written. Source: the protocol definition 1.0.1, sections 4 and 5.
 """
 
 from enum import StrEnum
@@ -64,7 +64,7 @@ class Part(A2A):
     @model_validator(mode="after")
     def _require_one_content(self) -> Self:
         held = [name for name in ("text", "raw", "url") if getattr(self, name) is not None]
-        # Not compared with None: null is a value of `data`.
+        # Do not compare `data` with None: null is a valid value of a data part.
         if self.has_data:
             held.append("data")
         # The protocol defines a `oneof`, which cannot carry two contents.
@@ -78,7 +78,7 @@ class Part(A2A):
         return "data" in self.model_fields_set
 
     def is_present(self, name: str, value: object) -> bool:
-        """Return whether a field is written; null is a value of data."""
+        """Return whether a field is written. A `data` field is written even if its value is null."""
         return self.has_data if name == "data" else A2A.is_present(self, name, value)
 
 
@@ -142,7 +142,7 @@ class TaskStatusUpdateEvent(A2A):
 
 
 class TaskArtifactUpdateEvent(A2A):
-    """An artifact of a task, or more of one (`append`)."""
+    """A new artifact of a task, or with `append` more content of an earlier artifact."""
 
     task_id: Identifier
     context_id: Identifier
@@ -154,7 +154,7 @@ class TaskArtifactUpdateEvent(A2A):
 
 
 class StreamResponse(A2A):
-    """One event of a stream or a push notification: it has exactly one of these members."""
+    """One event of a stream or a push notification. An event has exactly one of these members."""
 
     task: Task | None = None
     message: Message | None = None
@@ -170,14 +170,14 @@ class SendMessageResponse(A2A):
 
 
 class AuthenticationInfo(A2A):
-    """How a push notification authenticates itself."""
+    """The scheme and the credentials in the `Authorization` header of push notifications."""
 
     scheme: Identifier
     credentials: str | None = None
 
 
 class TaskPushNotificationConfig(A2A):
-    """Where updates of a task are posted."""
+    """A push notification configuration: the URL to which updates of a task are posted, and its credentials."""
 
     tenant: str | None = None
     id: str | None = None
@@ -195,7 +195,7 @@ class ListTaskPushNotificationConfigsResponse(A2A):
 
 
 class SendMessageConfiguration(A2A):
-    """How the client wants the response."""
+    """The client's wishes for the response to its message."""
 
     accepted_output_modes: Uris = ()
     task_push_notification_config: TaskPushNotificationConfig | None = None

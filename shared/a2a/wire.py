@@ -1,8 +1,8 @@
-"""How the protocol's objects are read and written in JSON.
+"""Read and write the protocol's objects in JSON.
 
-Lenient when reading (camelCase or snake_case, `null` for absent, unknown members ignored), strict when writing:
-camelCase, no unknown members, no nulls, no empty lists. `metadata` and data parts pass through unchanged
-(`exact_json.py`). Write objects with `to_wire` and `render`, not with pydantic.
+The reader is lenient: it accepts camelCase and snake_case, reads `null` as absent, and ignores unknown members. The
+writer is strict: it writes camelCase, no unknown members, no nulls and no empty lists. `metadata` and data parts pass
+through unchanged (`exact_json.py`). Write objects with `to_wire` and `render`, not with pydantic.
 """
 
 import base64
@@ -50,7 +50,7 @@ def _read_instant(value: object) -> object:
             ValueError, OverflowError
         ):  # UTC has no value for some times of the first and the last day
             read = datetime.fromisoformat(value)
-            # `fromisoformat` also accepts dates alone, which are no instants.
+            # Refuse dates without a time, which `fromisoformat` also accepts: a date is not an instant.
             if read.tzinfo is not None and "T" in value:
                 return read.astimezone(UTC)
         raise PydanticCustomError(
@@ -79,7 +79,8 @@ Instant = Annotated[
     datetime, BeforeValidator(_read_instant), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
 ABSENT_AS_EMPTY = BeforeValidator(lambda value: () if value is None else value)
-# Lists from clients are read up to their first mistake: listing all costs a hundred times more than sending them.
+# Validation of a client's list stops at the first mistake: to report all mistakes would cost the service a hundred
+# times more than the list costs its sender.
 Uris = Annotated[tuple[str, ...], FailFast(), ABSENT_AS_EMPTY]
 
 

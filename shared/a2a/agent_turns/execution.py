@@ -1,9 +1,10 @@
 """Execute a turn: run its behavior, and append each update to the task's log.
 
-begin → (update → append) … → settle, all under a lease (`heartbeats.py`). A canceled or lost turn ends silently,
-because the task's log already says so. A deadline, a revoked permission or a failure ends the task as FAILED, with a
-message from this service. On a shutdown of the process the turn is handed back, as it is when a server or the file
-store stays unavailable. If the worker dies, the turn is recovered when its lease expires (`lost_turns.py`).
+begin → (update → append) … → settle. The worker holds a lease during all steps (`heartbeats.py`).
+A canceled or lost turn writes no further update, because its task has ended or another worker runs the turn. A
+deadline, a revoked permission or a failure ends the task as FAILED, with a message from this service. If the process
+shuts down, or a server or the file store stays unavailable, the turn is released for another attempt. If the worker
+dies, the turn is recovered when its lease expires (`lost_turns.py`).
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -64,11 +65,11 @@ class TurnExecution:
 
     def _answer(self, watched: WatchedTurn, claimed: ClaimedTurn) -> str:
         """Run the behavior and end the turn; return the outcome for the metrics."""
-        # A model call or a pause in the behavior ends early by this.
+        # `is_cancelled` lets the behavior end a model call or a pause early.
         turn = replace(claimed.turn, is_cancelled=watched.stopped.is_set)
         behavior = self._behaviors[turn.behavior.kind]
         try:
-            # Closing settles the model call even if this turn is lost in between.
+            # Close the generator in every case: this settles the model call even if the turn is lost.
             with closing(_closable(behavior.run(turn))) as updates:
                 self._write(watched, claimed, updates)
             return self._end(watched, claimed)
@@ -78,7 +79,7 @@ class TurnExecution:
             if not (isinstance(error, DomainError) and is_transient(error)):
                 self._fail(claimed, error)
                 return "failed"
-            # A server is unavailable, which is no failure of the turn: another attempt may succeed.
+            # A server is unavailable and another attempt may succeed, so release the turn and do not fail its task.
             log.warning("turn.interrupted", error=error.code)
             self._log.hand_back(claimed)
             return "handed_back"
@@ -87,7 +88,7 @@ class TurnExecution:
         for update in updates:
             if watched.reason is StopReason.LOST:
                 raise TurnLost
-            # A result that was computed without permission is not written.
+            # The permission was revoked, so the result of the behavior must not be written.
             if watched.reason is StopReason.REVOKED:
                 return
             retry(partial(self._log.append, claimed, update))
@@ -125,14 +126,14 @@ def sentence_of(error: Exception) -> str:
 
     Unexpected errors get a fixed message, because their texts may contain internal details.
     """
-    # The provider's reason concerns the client's message, so it may be shown.
+    # A provider's refusal concerns the client's message, so the client may read its text.
     if isinstance(error, UpstreamRefused):
         return f"{error.detail} {error.error['message']}"
     return error.detail if isinstance(error, DomainError) else BROKEN
 
 
 def _closable(updates: Iterator[Update]) -> Generator[Update]:
-    """Return the updates as a generator; its `close` aborts and settles a model call behind it at once."""
+    """Return the updates as a generator. Its `close` method ends the behavior, which settles a running model call."""
     if isinstance(updates, Generator):
         return updates
     return cast("Generator[Update]", (update for update in updates))

@@ -1,7 +1,7 @@
 """Heartbeats: renew the leases of this process's turns, and stop turns that may not continue.
 
-One thread serves all turns, over connections that no turn uses. It notices turns that were canceled, leased by another
-worker or revoked, and those that exceeded their time limit.
+One thread serves all turns, over its own database connections. The thread stops a turn if the turn was canceled, was
+leased by another worker, lost its permission or exceeded its time limit.
 """
 
 import threading
@@ -18,7 +18,7 @@ ROUND_SECONDS = 0.5
 
 
 class StopReason(StrEnum):
-    """Why a turn must end before its behavior has returned."""
+    """The reason why a turn must end before its behavior has returned."""
 
     LOST = "lost"
     REVOKED = "revoked"
@@ -36,17 +36,17 @@ class WatchedTurn:
         self.ends_at = time.monotonic() + turn_seconds
 
     def stop(self, reason: StopReason) -> None:
-        """Ask the turn to end; only the first reason counts."""
-        # Set before the event: the turn's thread reads the reason once it sees the event.
+        """Ask the turn to end. If `stop` is called again, the first reason is kept."""
+        # Set the reason before the event: the turn's thread reads the reason when it sees the event.
         self.reason = self.reason or reason
         self.stopped.set()
 
 
 class TurnHeartbeats:
-    """The running turns of this process; the thread starts with the first."""
+    """The running turns of this process. The heartbeat thread starts with the first turn."""
 
     def __init__(self, leases: TurnLeases, *, turn_seconds: float) -> None:
-        """Create it without turns; `turn_seconds` is the time limit of each."""
+        """Create the heartbeats of a process; `turn_seconds` is the time limit of each turn."""
         self._leases = leases
         self._turn_seconds = turn_seconds
         self._turns = InFlight({"turn-watch": self._check_turns}, pause_seconds=ROUND_SECONDS)
@@ -57,13 +57,13 @@ class TurnHeartbeats:
     def watch(self, lease: Lease) -> Iterator[WatchedTurn]:
         """Keep the lease of a turn alive within the block."""
         with self._turns.track(WatchedTurn(lease, self._turn_seconds)) as watched:
-            # Checked after the turn is registered: either shut_down() finds the turn, or this check finds the shutdown.
+            # Check after the turn is registered: either shut_down() finds the turn, or this check finds the shutdown.
             if self._is_shutting_down:
                 watched.stop(StopReason.SHUTDOWN)
             yield watched
 
     def shut_down(self) -> None:
-        """Ask all turns to end, and those that are about to start: the process stops."""
+        """Ask all running turns to end, and all turns that start later, because the process stops."""
         self._is_shutting_down = True
         for watched in self._turns.all():
             watched.stop(StopReason.SHUTDOWN)
@@ -82,7 +82,7 @@ class TurnHeartbeats:
         if now - self._renewed_at >= RENEWAL_SECONDS:
             self._leases.renew(leases)  # of stopping turns too: their last updates need the lease
             self._renewed_at = now
-        # Checked each round, renewed less often: a check only reads.
+        # A check only reads, so leases are checked in each round but renewed less often.
         may_continue = self._leases.check(leases)
         for watched in watched_turns:
             if watched.lease.turn_id not in may_continue:

@@ -1,8 +1,8 @@
 """Leases of turns: which worker process runs a turn, until when, and whether it may continue.
 
-A lease lasts `LEASE_SECONDS` by the database's clock. One statement renews all leases of a process, every second. A
-lease is a fence: a worker that lost it writes nothing more (`tasks/log.py`). Renewals need their own connections,
-because turns may hold all others.
+A lease lasts `LEASE_SECONDS` by the database's clock. One statement renews all leases of a process, every second. Each
+write checks the lease, so a worker that has lost a lease writes nothing more (`tasks/log.py`). Renewals use their own
+database connections, because turns may use all connections of the common pool.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,7 +24,7 @@ RENEWAL_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The lease of a turn, its payer and its agent's deployment; `row` is what the claim has read."""
+    """The lease of a turn, with the turn's payer and deployment. `row` is the row that the claim has returned."""
 
     id: UUID
     turn_id: UUID
@@ -35,7 +35,7 @@ class Lease:
 
     @classmethod
     def of(cls, row: Any) -> Self:
-        """Return the lease of a claim's row."""
+        """Return the lease in the row of a claim."""
         return cls(
             id=row.lease_id,
             turn_id=row.id,
@@ -47,23 +47,24 @@ class Lease:
 
 
 class TurnLeases:
-    """Claims and renews the leases of one process; only one thread at a time claims."""
+    """Claims and renews the leases of one process. Only one thread at a time may call `take`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._rotation = RoundRobin()
         self._unconfirmed: UUID | None = None
-        """The lease of a claim without a known result."""
+        """The lease id of a claim whose result is unknown, or None."""
 
     def take(self, full: Collection[Any] = ()) -> Lease | None:
-        """Claim the next turn, of no organization in `full`. Return None if there is none.
+        """Claim the next turn, except turns of the organizations in `full`. Return None if no turn is ready.
 
-        Raises ServiceUnavailable. If the database claimed a turn all the same, the next call releases it first.
+        Raises ServiceUnavailable. If the database committed the claim but the response was lost, the next call first
+        releases the claimed turn.
         """
         if self._unconfirmed is not None:
             with self._database.autocommit() as session:
                 session.execute(_RELEASE, {"unheard": self._unconfirmed})
-        # Chosen here and not by the database, so a claim without a result can be found again.
+        # Choose the lease id here and not in the database, so the next call finds a claim whose result was lost.
         self._unconfirmed = uuid4()
         with self._database.autocommit() as session:
             values = {"lease_id": self._unconfirmed, "seconds": LEASE_SECONDS}
@@ -77,10 +78,10 @@ class TurnLeases:
             session.fetch_one(_RENEW, {**_lease_arrays(leases), "seconds": LEASE_SECONDS})
 
     def check(self, leases: Collection[Lease]) -> Mapping[UUID, bool]:
-        """Return for each turn that is still leased whether it may continue.
+        """Return for each turn that is still leased whether the turn may continue.
 
-        It may continue while all that it works for is enabled, and, if it is a remote agent's, the endpoint exists.
-        Raises ServiceUnavailable.
+        A turn may continue while its agent, payer and receiving identity are enabled. A turn of a remote agent also
+        needs the agent's endpoint. Raises ServiceUnavailable.
         """
         with self._database.autocommit() as session:
             rows = session.execute(_CHECK, _lease_arrays(leases)).all()
@@ -94,8 +95,8 @@ def _lease_arrays(leases: Collection[Lease]) -> dict[str, list[str]]:
     }
 
 
-# The order among a task's messages is checked besides `is_next`, because a web process of the previous release sets the
-# mark for every turn.
+# A web process of the previous release sets `is_next` for every turn, so the claim also checks the order of the task's
+# messages.
 _NEXT = next_round_robin(
     table="task_turns",
     tenant="payer_id",
@@ -136,16 +137,16 @@ CLAIM = claim_statement(_NEXT)
 _CLAIM = claim_and_read_statement(CLAIM)
 
 REQUEUED: Mapping[str, Any] = {"state": "queued", "lease_id": None, "lease_until": None}
-"""The columns of a turn without a lease, so that any worker may claim it."""
-# No worker has begun the turn, so this is no attempt.
+"""The values that release a turn's lease, so that any worker may claim the turn."""
+# No worker has begun the turn, so the statement takes back the attempt that the claim counted.
 _RELEASE = (
     update(task_turns)
     .where(task_turns.c.state == "running", task_turns.c.lease_id == bindparam("unheard"))
     .values(**REQUEUED, attempts=task_turns.c.attempts - 1)
 )
 
-# A locked row is being written or taken back; that transaction decides. A renewal need not be durable: if the server
-# crashes, the lease expires anyway. So it does not wait for the disk.
+# Skip locked rows: another transaction is writing an update, which also renews the lease, or is recovering the turn.
+# If the database server crashes, the lease expires anyway, so the renewal does not wait for the disk.
 _RENEW = """
 WITH relaxed AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
 held AS MATERIALIZED (

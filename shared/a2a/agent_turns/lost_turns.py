@@ -1,12 +1,12 @@
-"""Recover lost turns: their worker died, or stalled for longer than its lease.
+"""Recover lost turns. A turn is lost if its worker died, or stalled for longer than the lease.
 
-Every worker of agents scans for them twice a second. A turn is run again if its agent has reported nothing but WORKING,
-or if its behavior can resume: it repeats the same updates, or continues where it was. Otherwise the task fails, because
-a model must not be called a second time without the client's knowledge.
+Every worker process of agents scans for lost turns twice a second. A lost turn runs again if its agent has reported
+nothing but WORKING, or if its behavior can resume. Otherwise the task fails, because a model must not be called a
+second time without the client's knowledge.
 
-Attempts are bounded. A remote agent continues by itself while workers die: a death after which the turn has more
-updates than before does not count, only deaths in a row without progress do. A worker that is shut down has made no
-attempt, nor has one that lost the result of its claim.
+The number of attempts is limited. A remote agent continues while its worker is dead. So an attempt of a remote turn
+counts only if the turn has no more updates than at the previous death of a worker. If a worker shuts down, or loses the
+result of its claim, no attempt is counted.
 """
 
 from functools import partial
@@ -28,15 +28,15 @@ from shared.db.database import Database, Session
 from shared.observability.telemetry import SWEPT, get_logger
 from shared.runtime.periodic_thread import PeriodicThread
 
-# A turn that kills its workers must not run for ever.
+# Limits the attempts, because a turn may be the cause of its workers' deaths.
 MAXIMUM_ATTEMPTS = 3
 REMOTE_ATTEMPTS = 10
-"""Attempts in a row without progress; asking a remote agent about a message costs nothing."""
+"""The limit for attempts in a row without progress. It is higher because an attempt calls no model."""
 
 
 def may_run_again(session: Session, turn: Row[Any]) -> bool:
     """Return whether a lost turn may be run again."""
-    # Nothing that the client saw can be contradicted yet.
+    # The client has seen no content of this turn, so another attempt cannot contradict an earlier update.
     if turn.attempts < MAXIMUM_ATTEMPTS and not turn.has_spoken:
         return True
     behavior = find_behavior(session, turn.behavior_id)
@@ -49,7 +49,7 @@ def may_run_again(session: Session, turn: Row[Any]) -> bool:
 
 def _has_progressed(session: Session, turn: Row[Any]) -> bool:
     """Return whether the agent has written updates since the last death; if so, reset the attempts."""
-    # One statement compares and stores, so two sweeps count a death once.
+    # One statement compares and stores the number of updates, so two concurrent sweeps count one death only once.
     seen = update(remote_turns).where(
         remote_turns.c.turn_id == turn.id, remote_turns.c.updates_seen < turn.updates
     )
@@ -70,12 +70,13 @@ class TurnSweeper:
     """Recovers lost turns in a thread, for as long as the process runs."""
 
     def __init__(self, database: Database, notifier: TaskNotifier) -> None:
-        """Create the thread. It may wait for locks of other transactions, so give it its own connections."""
+        """Create the thread. `database` needs its own connections, because a sweep may wait for locks."""
         self._thread = PeriodicThread(
             partial(sweep_turns, database, notifier),
             name="turn-sweeper",
             pause_seconds=SWEEP_SECONDS,
-            # No worker could renew its leases during an outage of the database: give all of them the time.
+            # During an outage of the database no worker can renew its leases. Wait until all workers had time to
+            # renew, or their turns would count as lost.
             pause_after_failure_seconds=LEASE_SECONDS,
             starts_with_pause=True,
         )
@@ -102,9 +103,9 @@ def sweep_turns(database: Database, notifier: TaskNotifier) -> int:
 
 
 def hand_back(database: Database, notifier: TaskNotifier, lease: Lease, *, is_attempt: bool) -> None:
-    """Release a turn by its lease holder; do nothing if the lease is lost.
+    """Release a turn that the caller holds under `lease`. Do nothing if the lease is lost.
 
-    With `is_attempt` false the attempt is not counted: a turn outlasts any number of orderly restarts.
+    If `is_attempt` is False, the attempt is not counted, so any number of orderly restarts cannot fail a turn.
     """
     with database.transaction() as session:
         task = find_and_lock_task(session, lease.task_id)
@@ -119,9 +120,9 @@ def hand_back(database: Database, notifier: TaskNotifier, lease: Lease, *, is_at
 
 
 def _take_back(database: Database, notifier: TaskNotifier, turn_id: UUID, task_id: UUID) -> None:
-    """Queue a turn again, or fail its task, if its lease has expired."""
+    """If the turn's lease has expired, queue the turn again or fail its task."""
     with database.transaction() as session:
-        # The stalled worker itself or another sweep may hold the lock: the next sweep comes soon.
+        # Skip a locked task: the stalled worker or another sweep holds the lock, and the next sweep comes soon.
         task = find_and_lock_task(session, task_id, skip_locked=True)
         turn = session.execute(_LOST.where(task_turns.c.id == turn_id)).one_or_none() if task else None
         if task is None or turn is None:

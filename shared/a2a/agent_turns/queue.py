@@ -1,7 +1,7 @@
-"""The turns that a worker process claims: in a fair order, and at most the share of its threads for one organization.
+"""Claim turns for a worker process in a fair order; one organization gets at most its share of the threads.
 
-A process scans for turns when one is announced, when one of its own has ended that may have kept others waiting, and
-every half second. Only one thread at a time scans.
+A process scans for turns in three cases: another process announces a turn, a turn of this process ends and frees a
+slot, or half a second has passed. Only one thread at a time scans.
 """
 
 import math
@@ -35,21 +35,21 @@ class TurnQueue:
         self._takes_all = False
 
     def announce(self) -> None:
-        """Wake one waiting thread: a turn was announced."""
+        """Wake one waiting thread, because one turn was announced."""
         self._wake_ups.release()
 
     def wake(self) -> None:
-        """Wake the threads until no turn is left: any number of turns may wait."""
+        """Wake the threads one after another until no turn is left, because any number of turns may wait."""
         self._takes_all = True
         self._wake_ups.release()
 
     def take(self) -> TakenTurn | None:
         """Wait for a turn and claim it. Return None after two seconds. Raises ServiceUnavailable."""
-        # Returning None lets the thread check for a shutdown.
+        # Return None after the timeout, so that the calling thread can check for a shutdown.
         if not self._poll_lock.acquire(timeout=MAX_WAIT_SECONDS):
             return None
         try:
-            # Without a wake-up for half a second, any number of turns may have been missed.
+            # If no wake-up came for half a second, announcements may have been lost: claim until no turn is left.
             self._takes_all |= not self._wake_ups.acquire(timeout=POLL_SECONDS)
             taken = self._take()
             if taken is None:
@@ -62,7 +62,7 @@ class TurnQueue:
 
     def release(self, taken: TakenTurn) -> None:
         """Release the slot of a turn that has ended."""
-        # Read before the release: only a full pool, or a tenant at its limit, can have kept a turn waiting.
+        # Read before the release: only a full pool, or a tenant at its limit, can have made another turn wait.
         was_wanted = self._pool.in_use >= self._pool.slots or bool(self._pool.tenants_at_limit())
         taken.slot.release()
         if was_wanted:
@@ -74,6 +74,6 @@ class TurnQueue:
         lease = self._leases.take(self._pool.tenants_at_limit())
         if lease is None:
             return None
-        # Only this thread acquires slots, and an organization below its limit has room, so this does not wait.
+        # Only this thread acquires slots, and the organization is below its limit, so `acquire` does not wait.
         slot = self._pool.acquire(PoolKey(lease.payer_id, lease.deployment_id), waited_seconds=math.inf)
         return TakenTurn(lease=lease, slot=slot)

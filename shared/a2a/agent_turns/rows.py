@@ -27,15 +27,15 @@ MOST_CALLS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerTurn(Job):
-    """Wake the workers: a message waits for its agent. They also poll twice a second.
+    """Wake the workers, because a message waits for its agent. Workers also poll twice a second.
 
-    Most turns were announced already (`turn_listener.py`), so one job wakes for many turns. No release reads `turn_id`,
-    but the previous one sends it.
+    Most turns were announced already (`turn_listener.py`), so one job serves many turns. The previous release sends
+    `turn_id`, but no release reads this field.
     """
 
     kind = "agents.answer_turn"
     queue = AGENTS
-    # Wake-ups within this time are sent as one.
+    # Jobs that are enqueued within this time are sent as one job.
     spacing_seconds = 0.25
 
     turn_id: str = ""
@@ -44,7 +44,7 @@ class AnswerTurn(Job):
 def calls_of(turn_id: UUID) -> Sequence[UUID]:
     """Return the ids of a turn's possible model calls, in order. At most one of them reaches a provider.
 
-    A later one is used only if the calls before it were given up before a provider was asked.
+    A later id is used only if no provider was called for the earlier ids.
     """
     return [
         uuid5(turn_id, "invocation"),
@@ -54,7 +54,7 @@ def calls_of(turn_id: UUID) -> Sequence[UUID]:
 
 @handles(AnswerTurn, in_parallel=True)
 def _answer_turn(context: Context) -> int:
-    # The consumer claims turns itself, in a fair order; the job names none.
+    # The job names no turn: the woken worker claims turns itself, in a fair order.
     context.wake(AGENTS)
     return 0
 
@@ -90,10 +90,10 @@ def _sweep_turns(context: Context) -> int:
 def mark_next_turns(database: Database) -> int:
     """Set `is_next` for queued turns that are the first of their task; return their number.
 
-    A worker of the previous release that ended the turns before them does not set it.
+    Workers of the previous release end turns without setting `is_next` for the next turn of the task.
     """
     is_before = (_earlier.c.task_id == task_turns.c.task_id, _earlier.c.message < task_turns.c.message)
-    # Repeated in the UPDATE: another transaction may have changed the row since the subquery.
+    # Repeat the condition in the UPDATE: another transaction may have changed the row since the subquery.
     behind = (task_turns.c.state == "queued", ~task_turns.c.is_next)
     first = select(task_turns.c.id).where(*behind, ~exists().where(*is_before, _earlier.c.state != "done"))
     statement = update(task_turns).where(task_turns.c.id.in_(first.limit(bindparam("limit"))), *behind)
@@ -101,5 +101,5 @@ def mark_next_turns(database: Database) -> int:
 
 
 def explain(reason: str) -> Message:
-    """Return a message of the agent with this text, written by the service."""
+    """Return a message with the agent's role and this text, for errors that the service reports to the client."""
     return Message(message_id=str(new_id()), role=MessageRole.AGENT, parts=(Part(text=reason),))

@@ -1,6 +1,6 @@
-"""Listen for announced turns on Valkey, so that a worker claims them at once.
+"""Listen on Valkey for announcements of turns, so that a worker claims an announced turn at once.
 
-It only saves time: a job and polling twice a second find the same turns.
+If an announcement is lost, the wake-up job or the next poll (twice a second) finds the same turn.
 """
 
 from collections import OrderedDict
@@ -17,7 +17,8 @@ from shared.runtime.periodic_thread import PeriodicThread
 log = get_logger(__name__)
 
 PAUSE_SECONDS = 1.0
-# Every worker hears every announcement and keeps the traces of turns that others run.
+# Every worker receives every announcement, and so also keeps traces of turns that other workers run: limit their
+# number.
 REMEMBERED_TRACES = 4096
 _ID_BYTES = 16
 
@@ -26,7 +27,7 @@ class TurnListener:
     """Receives the announcements for one worker process."""
 
     def __init__(self, valkey: redis.Redis, on_turn: Callable[[], object]) -> None:
-        """Call `on_turn` for each announcement; it must return at once."""
+        """Create a listener that calls `on_turn` for each announcement. `on_turn` must return at once."""
         self._valkey = valkey
         self._on_turn = on_turn
         self._traces: OrderedDict[UUID, str] = OrderedDict()
@@ -41,7 +42,7 @@ class TurnListener:
         self._thread.stop()
 
     def take_trace(self, turn_id: UUID) -> str | None:
-        """Return the trace that was announced for a turn and forget it; None if there was none."""
+        """Return the trace that was announced for a turn, and delete the trace here. Return None if there is none."""
         return self._traces.pop(turn_id, None)
 
     def _remember(self, announcement: bytes) -> None:
@@ -59,7 +60,7 @@ class TurnListener:
                 while not self._thread.is_stopping:
                     message: Any = subscription.get_message(timeout=PAUSE_SECONDS)
                     if message is not None:
-                        # Before the wake-up: the thread that claims the turn looks for its trace.
+                        # Store the trace before the wake-up, because the thread that claims the turn reads the trace.
                         self._remember(message["data"])
                         self._on_turn()
         except redis.RedisError as error:

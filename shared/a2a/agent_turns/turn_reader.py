@@ -1,4 +1,4 @@
-"""Build a turn from the row of its claim (`sql/read_claimed_turn.sql`); its history is read on demand."""
+"""Build a turn from the row of its claim (`sql/read_claimed_turn.sql`). The turn's history is read on demand."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -24,12 +24,12 @@ HISTORY_BYTES = 16 << 20
 
 
 def read_turn(database: Database, links: FileLinks, row: Any) -> Turn:
-    """Return the turn of a claim's row, as a behavior gets it. Raises AgentUnavailable, UnsupportedOperation."""
-    # The outer join found no behavior.
+    """Return the turn in the row of a claim, for a behavior. Raises AgentUnavailable, UnsupportedOperation."""
+    # The outer join found no behavior, so the behavior was deleted.
     if row.kind is None:
         raise UnsupportedOperation("The behavior that should answer has been deleted.")
     document = parse(row.said)
-    # A cheap test of the text first: most messages have no file.
+    # Test the text first, because this is cheap and most messages contain no file.
     if links.may_contain_files(row.said):
         document = links.with_links(row.task_id, document)
     message = Message.model_validate(document)
@@ -87,8 +87,8 @@ def _caller(row: Any, message: Message, *, channel: str) -> tuple[Caller, Attrib
 def _read_history(database: Database, turn: Any) -> tuple[Message, ...]:
     """Return the earlier messages of the turn's context: task by task, oldest first.
 
-    The text artifacts of a task follow its last message, as a message of the agent. Bounded by `HISTORY_LIMIT` and
-    `HISTORY_BYTES`, from the newest message on.
+    The text artifacts of a task follow the task's last message, as a message of the agent. The result contains the
+    newest messages up to the limits `HISTORY_LIMIT` and `HISTORY_BYTES`.
     """
     values = {
         "task_id": turn.task_id,
@@ -127,8 +127,9 @@ def _read_artifacts(stored: str | None) -> tuple[Artifact, ...]:
     return tuple(Artifact.model_validate(artifact) for artifact in parse(stored)) if stored else ()
 
 
-# Sizes are summed up from the newest message on; a task's artifacts come with its last message. `ix_tasks_history`
-# finds the newest tasks, as a context may have any number. The turn's own task may have no earlier message.
+# Sizes are summed up from the newest message to the oldest. The row of a task's last message has the task's artifacts.
+# A context may have any number of tasks, so the query finds the newest tasks by `ix_tasks_history`. The turn's own task
+# may have no earlier message.
 _HISTORY = """
 SELECT id, message, is_last, CASE WHEN is_last THEN artifacts END AS artifacts FROM (
     SELECT newest.id, newest.created_at, newest.artifacts, said.number, said.message,

@@ -1,8 +1,8 @@
 """The interface between the protocol and behaviors: the turn that a behavior gets, and the updates that it yields.
 
-A **turn** is one message of a client and all that the agent does about it; a task has several if the agent asks its
-client questions. The worker appends each update to the task's log (`tasks/log.py`), which streams, polls and push
-notifications read.
+A **turn** is one message of a client and the agent's work on this message. A task has several turns if the agent asks
+its client questions. The worker appends each update to the task's log (`tasks/log.py`). Streams, polls and push
+notifications read this log.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,12 +26,12 @@ class BehaviorKind(StrEnum):
 
     @property
     def can_resume(self) -> bool:
-        """Whether a turn may run again after its updates were written, without contradicting them."""
+        """Whether a turn that has written updates may run again without contradicting these updates."""
         return self is not BehaviorKind.MODEL
 
     @property
     def reads_log(self) -> bool:
-        """Whether a turn that runs again yields only the updates that its log lacks; others repeat all."""
+        """Whether a turn that runs again yields only the updates that its log lacks, and does not repeat the others."""
         return self is BehaviorKind.REMOTE
 
 
@@ -39,7 +39,7 @@ class BehaviorKind(StrEnum):
 class DeclaredExtension:
     """An extension that a behavior declares on its agent's card.
 
-    `requires` names extensions that must be activated with it; the card names them in the description.
+    `requires` names the extensions on which this extension depends. The card names them in the description.
     """
 
     uri: str
@@ -82,11 +82,11 @@ def _never() -> bool:
 class Turn:
     """One message to answer.
 
-    `caller` is the agent's own call: its executor is the deployment's service account, its owner owns the files that
-    the agent stores. `attribution` says the same in a form to sign, for an agent that runs elsewhere. `history` reads
-    the earlier messages of the context, oldest first. `is_first` means that the message created its task. `lease_id`
-    fences what a behavior writes besides its updates. `is_cancelled` means that the turn must end at once
-    (`heartbeats.py`).
+    `caller` is the identity with which the agent works: the executor is the deployment's service account, and the owner
+    owns the files that the agent stores. `attribution` has the same values for an agent on another server; it is signed
+    before it is sent. `history` reads the earlier messages of the context, oldest first. `is_first` means that the
+    message created its task. A behavior that writes rows besides its updates checks `lease_id` in each write.
+    `is_cancelled` returns whether the turn must end at once (`heartbeats.py`).
     """
 
     id: UUID
@@ -128,7 +128,7 @@ class ArtifactProduced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replied:
-    """The complete reply is this message. As a turn's only update it creates no task that the client sees."""
+    """The complete reply is one message. If this is the turn's only update, the client gets no task."""
 
     message: Message
 
@@ -137,12 +137,12 @@ Update: TypeAlias = StatusChanged | ArtifactProduced | Replied
 
 
 def settles(update: Update) -> bool:
-    """Return whether an update ends its turn, so that none may follow."""
+    """Return whether an update ends its turn, so that no further update may follow."""
     return isinstance(update, Replied) or (isinstance(update, StatusChanged) and update.state.is_settled)
 
 
 def as_status(update: Update) -> Update:
-    """Return the status that completes a visible task with a reply; any other update unchanged."""
+    """Return a reply as the status that completes a visible task. Return any other update unchanged."""
     if not isinstance(update, Replied):
         return update
     return StatusChanged(state=TaskState.COMPLETED, message=update.message)
