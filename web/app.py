@@ -94,7 +94,8 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     app = Flask("quartermaster", static_folder=None)
     app.config["BASE_URL"] = settings.base_url
     app.url_map.strict_slashes = False
-    # A path with other slashes is another path: a redirect would lose a request's body.
+    # A path with doubled slashes is another path and gives 404. A redirect to the merged path would lose the
+    # request's body.
     app.url_map.merge_slashes = False
     app.extensions["services"] = services or build_services(settings)
     app.extensions["error_dialects"] = Dialects(base_url=settings.base_url)
@@ -104,13 +105,13 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     register_error_handlers(app)
     for routes in ROUTES:
         routes.register(app)
-    # Registered in this order: every later hook and error has a request id and a span.
+    # `_begin` is registered first, so every later hook and error handler has a request id and a span.
     app.before_request(_begin)
     app.before_request(_refuse_foreign_host)
     add_cors_headers(app)
     app.after_request(_finish)
     app.teardown_request(_forget)
-    # Outermost, so that neither Flask nor its error pages see a read grant.
+    # This middleware is the outermost, so neither Flask nor its error pages see a read grant.
     app.wsgi_app = wrap_application(app.wsgi_app, settings.trusted_proxies)  # type: ignore[method-assign, assignment]
     return app
 
@@ -132,7 +133,10 @@ def _begin() -> None:
 
 
 def _begin_span() -> Span:
-    """Start the request's span, below the client's if it sent one. The path stays out, because it may be secret."""
+    """Start the request's span, as a child of the client's span if the client sent one.
+
+    The span omits the path, because a path may be secret.
+    """
     if _is_probe():
         return NO_SPAN
     route = request.url_rule.rule if request.url_rule is not None else "none"
@@ -149,7 +153,10 @@ def _begin_span() -> Span:
 
 
 def _refuse_foreign_host() -> None:
-    """Refuse a host name that is not in `ALLOWED_HOSTS`, if that is set. Probes use the address instead of a name."""
+    """Refuse a host name that is not in `ALLOWED_HOSTS`, if that setting is present.
+
+    Health probes are exempt, because they use the address instead of a host name.
+    """
     allowed = current_app.extensions["services"].settings.allowed_hosts
     if allowed and not _is_probe() and _PORT.sub("", request.headers.get("Host", "")).lower() not in allowed:
         raise MalformedRequest("This host name is not served here. Check the URL.")
@@ -162,25 +169,27 @@ def _is_probe() -> bool:
 
 def _finish(response: Response) -> Response:
     if isinstance(response, ResponsePlaceholder):
-        response.call_on_close(g.span.end)  # the client may hang up before the real response exists
-        return response  # the real response passes this function again
+        # The client may hang up before the real response exists, so the placeholder ends the span too.
+        response.call_on_close(g.span.end)
+        return response  # The real response passes through this function again.
     response.headers["X-Request-Id"] = request_id()
-    # Anthropic's clients report the id from their own header.
+    # Anthropic's clients read the request id from `request-id`.
     if is_anthropic_path(request.path):
         response.headers[REQUEST_ID_HEADER] = request_id()
-    # `setdefault`: a route that serves stored content may have decided otherwise.
+    # Use `setdefault`, because a route that serves stored content may have set another value.
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
     if "rate_limit" in g:
         response.headers.update(g.rate_limit.headers())
     rule, method = request.url_rule, request.method
     route = rule.rule if rule is not None else "none"
     seconds = time.perf_counter() - g.started
-    # Any word may be sent as a method, and each new label value would stay in memory for good.
+    # Clients can send any word as a method. Count unknown methods as "other": each label value stays in
+    # memory for good.
     count, duration = _metrics(method if method in _METHODS else "other", route, response.status_code)
     count.inc()
     duration.observe(seconds)
     _end_span(response.status_code)
-    # Successful probes come every few seconds and would bury other lines.
+    # Do not log successful probes: they arrive every few seconds and would bury other log lines.
     if not _is_probe() or response.status_code != HTTPStatus.OK:
         log.info(
             "request.answered",
@@ -195,7 +204,10 @@ def _finish(response: Response) -> Response:
 
 @cache
 def _metrics(method: str, route: str, status: int) -> tuple[Counter, Histogram]:
-    """Return the metrics of such a response. The cache grows no larger than the metrics themselves."""
+    """Return the counter and the histogram for a method, a route and a status.
+
+    The cache holds one entry for each label combination, so it grows no larger than the metrics.
+    """
     return HTTP_REQUESTS.labels(method, route, str(status)), HTTP_SECONDS.labels(method, route)
 
 

@@ -1,4 +1,4 @@
-"""A cache of agents: every A2A request needs one, and reads it at most `LIVE_ROW_CACHE_SECONDS` old."""
+"""A cache of agents. Every A2A request needs an agent, which is at most `LIVE_ROW_CACHE_SECONDS` old."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -15,7 +15,7 @@ from shared.identity.expiring_cache import ExpiringCache
 AGENTS_LIMIT = 1024
 KEPT_SECONDS = 5.0 - CHECK_SECONDS
 """The longest lifetime of an entry: a disabled agent must end running calls within five seconds, checks included."""
-# No deployment has this id.
+# The cache key of the default agent. No deployment has this id.
 _DEFAULT = UUID(int=0)
 
 
@@ -33,13 +33,14 @@ class AgentDirectory:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
-        # The setting may shorten the lifetime, and never exceeds what revocation promises.
+        # The setting may shorten the lifetime. It never exceeds KEPT_SECONDS, so that revocation takes effect
+        # in time.
         self._kept_seconds = min(settings.live_row_cache_seconds, KEPT_SECONDS)
         self.own = OwnExtensions(settings.base_url)
         self._known = ExpiringCache[KnownAgent](AGENTS_LIMIT)
 
     def get(self, deployment_id: UUID | None) -> KnownAgent:
-        """Return an agent, by default the one at the root. Raises AgentNotFound."""
+        """Return the agent of a deployment, or the default agent at the root. Raises AgentNotFound."""
         key = (deployment_id or _DEFAULT).bytes
         known = self._known.find(key)
         if known is None:
@@ -52,5 +53,6 @@ class AgentDirectory:
             if deployment_id is None:
                 deployment_id = get_default_agent_id(session, self._settings.default_agent)
             agent = get_agent(session, deployment_id)
-        # Derived once for an entry of the cache, because each request compares its extensions with these.
+        # Derive the extensions once for each cache entry, because every request compares its extensions with
+        # them.
         return KnownAgent(agent=agent, declared=declared_by(agent, self.own))

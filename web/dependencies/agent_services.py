@@ -20,7 +20,7 @@ from shared.messaging.valkey import connect_valkey
 from web.dependencies.agent_directory import AgentDirectory
 from web.dependencies.script_errors import ScriptErrors
 
-# Short, because a lost wake-up message does little harm: readers and workers also poll.
+# The timeout is short, because a lost wake-up message does little harm: readers and workers also poll.
 NOTIFY_TIMEOUT_SECONDS = 0.25
 RETRY_SECONDS = 5
 
@@ -29,7 +29,7 @@ class StreamSlots:
     """Slots for the streams and waits of one process: shared fairly among tenants, and limited for each credential."""
 
     def __init__(self, pool: Pool, *, each: int) -> None:
-        """Create the slots of a pool, with at most `each` for one credential beside its organization's share."""
+        """Create the slots of a pool. One credential may hold at most `each`, besides its organization's limit."""
         self._pool = pool
         self._each = each
         self._held: Counter[Hashable] = Counter()
@@ -38,7 +38,8 @@ class StreamSlots:
     @contextmanager
     def hold(self, key: PoolKey) -> Iterator[None]:
         """Occupy a slot during the block. Raises TooManyStreams, ConcurrencyLimited, PoolExhausted."""
-        # The limit of the credential first: a client beyond it is refused at once and never waits for a slot.
+        # Check the limit of the credential first: a client over the limit is refused at once and never waits
+        # for a slot.
         with self._one_more(key.member), self._pool.acquire(key):
             yield
 
@@ -53,7 +54,7 @@ class StreamSlots:
         finally:
             with self._lock:
                 self._held[credential_id] -= 1
-                # Drop a zero: credentials come and go, and the counter must not grow with them.
+                # Delete a count of zero: credentials come and go, and the counter must not grow with them.
                 if not self._held[credential_id]:
                     del self._held[credential_id]
 
@@ -73,7 +74,7 @@ class AgentServices:
 
 
 def build_agent_services(settings: Settings, database: Database, streams: Pool) -> AgentServices:
-    """Create the services. Connections open at first use, so web processes can fork first."""
+    """Create the services. Each opens its connections at first use, so web processes can fork first."""
     pushes = PushConfigurations(
         encryption=Encryption(settings),
         policy=EgressPolicy.of(settings),

@@ -40,12 +40,14 @@ class CredentialLookups:
             if running is None:
                 mine = self._running[authorization] = Future()
         if running is not None:
-            # Another thread looks up the same credential: share its result, or its error.
+            # Another thread is looking up the same credential: share the result, or the error, of that
+            # lookup.
             return running.result()
         try:
             with self._pool.acquire(PoolKey(anonymous_key(address).member, None)):
                 credential = self._authenticator.authenticate(authorization)
-        except BaseException as error:  # the threads that wait must not wait forever
+        # Pass every error on: threads that wait for this result must not wait forever.
+        except BaseException as error:
             mine.set_exception(error)
             raise
         else:
@@ -53,5 +55,5 @@ class CredentialLookups:
             return credential
         finally:
             with self._changing:
-                # Also after an error: the next request tries again.
+                # Remove the lookup after an error too, so that the next request tries again.
                 del self._running[authorization]

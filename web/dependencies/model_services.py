@@ -39,7 +39,10 @@ class RecentModelUsage:
         self._lock = threading.Lock()
 
     def current(self) -> Mapping[str, tuple[int, int]]:
-        """Return the usage; the previous one while another thread reads it, or if the database fails."""
+        """Return recent usage.
+
+        If another thread is reading the usage, or the database fails, return the previous result.
+        """
         # No thread waits for the lock: stale usage is better than a slow list of models.
         if time.monotonic() - self._read_at > USAGE_SECONDS and self._lock.acquire(blocking=False):
             try:
@@ -64,7 +67,8 @@ class ModelServices:
 
 def build_model_services(settings: Settings, database: Database) -> ModelServices:
     """Create the services; connections open at first use. Raises CatalogInvalid if MODELS_CONFIG is invalid."""
-    # Of its own, if configured: prompts and replies belong in a Valkey that writes no disk.
+    # Use the models' own Valkey if it is configured: prompts and replies belong in a Valkey that does not
+    # write to disk.
     valkey = connect_valkey(settings.models_redis_url or settings.redis_url)
     limits = Limits(
         queued_calls=settings.queued_model_calls,
@@ -73,7 +77,8 @@ def build_model_services(settings: Settings, database: Database) -> ModelService
     shares = Shares(database, valkey, slots_when_unknown=settings.queued_model_calls)
     queue = open_call_queue(settings, valkey)
     cancellations = Cancellations(queue)
-    atexit.register(cancellations.close)  # a web process that stops has just cancelled its running calls
+    # A web process that stops has just cancelled its running calls, so send these cancellations before it exits.
+    atexit.register(cancellations.close)
     invoker = Invoker(
         database=database,
         queue=queue,

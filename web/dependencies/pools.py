@@ -1,8 +1,9 @@
 """The pools of slots of a web process, for admission control and load shedding.
 
-A request occupies a thread. Work that a slow client or model prolongs (bodies, downloads, streams, model calls) also
-occupies a slot of its own pool, so no kind of it takes all threads. The threads are divided: most work, some wait for a
-slot, some look up credentials, and a few are left for health checks.
+A request occupies a thread. Work that a slow client or model prolongs (bodies, downloads, streams, model
+calls) also occupies a slot in a pool for that kind of work, so that no kind takes all threads. The threads
+are divided too: most threads work, some wait for a slot, some look up credentials, and a few are reserved for
+health checks.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ RESERVED_PART = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pools:
-    """The pools of one process, each named after the work of its slots."""
+    """The pools of one process. Each pool is named after the work that its slots limit."""
 
     requests: Pool
     """Requests in progress; each occupies a thread."""
@@ -44,7 +45,7 @@ def build_pools(settings: Settings) -> Pools:
     """Create the pools of this process."""
     threads = settings.web_threads
     waiting, reserved = max(1, threads // WAITING_PART), max(1, threads // RESERVED_PART)
-    # At least two, so that one slow lookup does not stop all others in a process with few threads.
+    # At least two slots, so that in a process with few threads one slow lookup does not stop all others.
     lookups, lookups_waiting = max(2, reserved), max(2, threads // LOOKUP_WAITING_PART)
     working = threads - waiting - lookups - lookups_waiting - reserved
 
@@ -53,7 +54,7 @@ def build_pools(settings: Settings) -> Pools:
 
     return Pools(
         requests=pool("requests", max(1, working), waiting=waiting),
-        # A health check must not wait: without a slot it is answered too.
+        # A health check must not wait: it is answered even without a slot.
         probes=pool("probes", reserved, waiting=0),
         lookups=pool("lookups", lookups, waiting=lookups_waiting),
         small_bodies=pool("small_bodies", settings.concurrent_small_bodies),

@@ -1,8 +1,9 @@
 """Rate limits of a credential, or of an address that sends wrong credentials, across all web processes.
 
-The algorithm is GCRA in Valkey: one key stores when the allowance is full again, and one script decides. Under a high
-limit a process takes a batch of requests and counts it down itself; the unused rest of a batch expires after a second.
-While Valkey is unavailable, requests pass: a rate limit protects the service and grants no access.
+The algorithm is GCRA in Valkey: one key stores when the allowance is full again, and one script decides. If a
+limit is high, a process reserves a batch of requests in Valkey and counts it down locally. The unused rest of
+a batch expires after a second. While Valkey is unavailable, requests pass: a rate limit protects the service
+and grants no access.
 """
 
 import math
@@ -66,7 +67,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """Requests taken in advance, with their number and expiry (monotonic seconds)."""
+    """Requests that were reserved in advance: their number, and when they expire (monotonic seconds)."""
 
     count: int
     allowance: Allowance
@@ -89,7 +90,10 @@ class RateLimiter:
         self._changing = threading.Lock()
 
     def take(self, key: str, limit: int) -> Allowance | None:
-        """Count one request against `limit` a minute. Return None without a limit or without Valkey."""
+        """Count one request against `limit` a minute.
+
+        Return None if there is no limit or Valkey is unavailable.
+        """
         if limit == 0:
             return None
         return self._take_from_batch(key, limit) or self._take_shared(key, limit)
@@ -105,12 +109,12 @@ class RateLimiter:
     def _take_shared(self, key: str, limit: int) -> Allowance | None:
         if time.monotonic() < self._broken_until:
             return None
-        # A limit below 6,000 a minute is counted one by one.
+        # A limit below 6,000 a minute takes no batches: each request is counted in Valkey.
         cost, wanted = WINDOW_SECONDS * 1_000_000 // limit, max(1, limit // BATCHES_IN_LIMIT)
         try:
             count, used = self._script(keys=[f"rate:{key}"], args=[cost, WINDOW_SECONDS * 1_000_000, wanted])
         except redis.RedisError as error:
-            # Do not try again for a second: each attempt could take as long as its timeout.
+            # Do not call Valkey again for a second: each attempt could take as long as the timeout.
             self._broken_until = time.monotonic() + BREAK_SECONDS
             log.warning("rate_limit.unavailable", error=str(error))
             return None
@@ -120,16 +124,16 @@ class RateLimiter:
             remaining=max(0, (WINDOW_SECONDS * 1_000_000 - used) // cost),
             reset_seconds=math.ceil(used / 1_000_000),
         )
-        # One of the batch is the request itself.
+        # The current request uses one of the batch, so store the rest.
         return self._store(key, count - 1, allowance) if count > 1 else allowance
 
     def _store(self, key: str, count: int, allowance: Allowance) -> Allowance:
-        """Store the rest of a batch for later requests, added to a batch that another thread took meanwhile."""
+        """Store the rest of a batch for later requests, with a batch that another thread reserved meanwhile."""
         with self._changing:
             other = self._batches.pop(key, None)
             if other is not None and other.is_good(allowance.limit):
                 count += other.count
-            # The oldest batches go first, so memory stays bounded under many callers.
+            # Remove the oldest batches first, so that memory stays bounded with many callers.
             while len(self._batches) >= MAX_BATCHES:
                 del self._batches[next(iter(self._batches))]
             batch = _Batch(count=count, allowance=allowance, expires_at=time.monotonic() + BATCH_SECONDS)
@@ -140,6 +144,6 @@ class RateLimiter:
 def refuse_excess(allowance: Allowance) -> None:
     """Raise RateLimited if the request was not allowed."""
     if not allowance.allowed:
-        # After this time one more request fits into the window.
+        # After this number of seconds one more request fits into the window.
         seconds = max(1, math.ceil(WINDOW_SECONDS / allowance.limit))
         raise RateLimited(retry_after_seconds=seconds, limit=allowance.limit)

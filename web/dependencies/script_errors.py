@@ -9,13 +9,16 @@ from shared.a2a.types import Message
 
 
 class ScriptErrors:
-    """The scripts of agents, read by the web process as by the workers."""
+    """The scripts of agents. Web processes and workers read the same scripts."""
 
     def __init__(self, path: Path | None) -> None:
         self._file = ScriptFile(path) if path is not None else None
 
     def check(self, behavior: BehaviorSettings, message: Message) -> None:
-        """Raise the error of the script for this message. A worker reports an invalid script: nothing is raised."""
+        """Raise the script's error for this message, if it has one.
+
+        If the script is invalid, raises nothing: a worker reports the invalid script.
+        """
         if behavior.kind is not BehaviorKind.SCRIPT or message.task_id:
             return
         try:

@@ -1,4 +1,4 @@
-"""The services of a web process: created once from the settings, and passed to every handler."""
+"""The services of a web process. They are created once from the settings, and passed to every handler."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ from web.dependencies.pools import Pools, build_pools
 from web.dependencies.rate_limits import RateLimiter
 from web.http.receive_deadlines import BodyReceiver
 
-# Nearly every request asks for a rate limit, and a Valkey that hangs must not delay it for longer.
+# Nearly every request checks a rate limit, so a Valkey that hangs must not delay a request for longer.
 VALKEY_TIMEOUT_SECONDS = 0.25
 
 
@@ -56,7 +56,7 @@ class Services:
 
 
 def build_services(settings: Settings) -> Services:
-    """Create the services. Connections open at first use, so web processes can fork first."""
+    """Create the services. Each opens its connections at first use, so web processes can fork first."""
     celery = create_celery(settings.broker)
     celery.conf.task_send_sent_event = settings.task_events
     database = Database.of(settings, pool_size=settings.database_pool_size, publish=Publisher(celery).publish)
@@ -81,7 +81,8 @@ def build_services(settings: Settings) -> Services:
         valkey=valkey,
         broker=Broker.of(settings.broker),
         rate_limiter=RateLimiter(valkey),
-        # Uploads and small bodies have slots of their own: uploads over slow links must not keep out other requests.
+        # Uploads and small bodies use different pools: uploads over slow links must not keep out other
+        # requests.
         receptions=_receptions(settings, pools.uploads),
         small_bodies=_receptions(settings, pools.small_bodies),
         models=build_model_services(settings, database),

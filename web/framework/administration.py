@@ -1,8 +1,9 @@
-"""Declare administrative routes, which share these rules: a user's key, JSON, pages, and 201 with a Location.
+"""Declare administrative routes: user keys only, JSON, pages, and 201 with a Location.
 
-A deployment is refused before its body is read. Each handler reads `call.actor` after the body, so that a revocation in
-between counts, and opens its transaction last, so that no connection waits for a client. Creating takes no idempotency
-key: where a repeated request would do harm (members, users, bindings), the resource is unique and the response is 409.
+A deployment is refused before its body is read. Each handler reads `call.actor` after the body, so that a
+revocation during the body counts. It opens its transaction last, so that no database connection waits for a
+client. Routes that create a resource take no idempotency key. Where a repeated request would do harm
+(members, users, bindings), the resource is unique and a repeated request gets 409.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from web.framework.routes import Content, Handler, Routes
 from web.http.schemas import PageQuery, PageResponse, ResponseModel
 
 Declaration = Callable[[Handler], Handler]
-# A function of the domain that takes a session, `actor`, and the ids of the path by name.
+# A domain function. Its arguments are a session, `actor`, and the path's ids by name.
 Act = Callable[..., Any]
 Errors = tuple[type[DomainError], ...]
 
@@ -31,14 +32,14 @@ _REFUSED: Errors = (PermissionDenied, ResourceNotFound, ServiceUnavailable)
 
 
 class AdministrationRoutes(Routes):
-    """Administrative routes. Those that only pass on ids are declared by the domain function that they call."""
+    """Administrative routes. A route that only passes on ids is declared by the domain function alone."""
 
     def resource(self, path: str, response_model: type[ResponseModel]) -> Resource:
-        """Return a builder of routes for one resource, which all respond with the same type."""
+        """Return a builder for the routes of one resource. All these routes respond with the same type."""
         return Resource(self, path, response_model)
 
     def lists(self, path: str, act: Act, page: type[PageResponse], **texts: str) -> None:
-        """Declare a GET of a page of resources, named after the function that lists them."""
+        """Declare a GET that returns a page of resources. The route is named after the domain function."""
 
         def handle(call: RequestContext, **ids: UUID) -> JsonResponse:
             return JsonResponse(body=page.of(administer(call, act, **ids, **call.query.position)))
@@ -48,7 +49,7 @@ class AdministrationRoutes(Routes):
     def pages(
         self, path: str, page: type[BaseModel], query: type[BaseModel] = PageQuery, **texts: str
     ) -> Declaration:
-        """Return a decorator for a GET with a query."""
+        """Return a decorator for a GET that takes a query and returns a page."""
         return self.administers("GET", path, {200: page}, ValidationFailed, query=query, **texts)
 
     def creates(
@@ -95,25 +96,25 @@ class AdministrationRoutes(Routes):
 
 
 class Resource:
-    """Builder of the routes of one resource. Their handlers are domain functions that take the ids of its path."""
+    """Builder of the routes of one resource. Their handlers are domain functions that take the ids in the path."""
 
     def __init__(self, routes: AdministrationRoutes, path: str, response_model: type[ResponseModel]) -> None:
         self._routes, self._path, self._response_model = routes, path, response_model
 
     def reads(self, name: str, act: Act, **texts: str) -> None:
-        """Declare a GET."""
+        """Declare a GET of the resource."""
         self._routes.administers("GET", self._path, {200: self._response_model}, name=name, **texts)(
             self._shows(act)
         )
 
     def acts(self, verb: str, act: Act, *errors: type[DomainError], **texts: str) -> None:
-        """Declare a POST without a body, named after the function that it calls."""
+        """Declare a POST without a body. The route is named after the domain function."""
         path, responses = f"{self._path}/{verb}", {200: self._response_model}
         declare = self._routes.administers("POST", path, responses, *errors, name=act.__name__, **texts)
         declare(self._shows(act))
 
     def removes(self, act: Act, *errors: type[DomainError], **texts: str) -> None:
-        """Declare a DELETE, named after the function that it calls."""
+        """Declare a DELETE. The route is named after the domain function."""
 
         def handle(call: RequestContext, **ids: UUID) -> JsonResponse:
             administer(call, act, **ids)
@@ -128,9 +129,9 @@ class Resource:
 
 
 def administer(call: RequestContext, act: Act, **arguments: Any) -> Any:
-    """Call a domain function as the caller, in a transaction. Return its result."""
+    """Call a domain function as the caller, in a transaction. Return the function's result."""
     actor = call.actor
-    # Last, so that no connection is held while the body arrives.
+    # Open the transaction last, so that no database connection is held while the body arrives.
     with call.services.database.transaction() as session:
         return act(session, actor=actor, **arguments)
 

@@ -1,8 +1,8 @@
 """Slots of a request: taken for an anonymous client at first, then counted for its organization.
 
-Every request that is processed holds a slot of its tenant (`shared/fairness/admission.py`) until the response has been
-sent or aborted, because a client that does not read keeps a thread busy. A request that is answered without a slot (an
-unknown path, an invalid credential, no free slot) ends its connection.
+Every request holds a slot of its tenant (`shared/fairness/admission.py`) until the response has been sent or
+aborted, because a client that does not read keeps a thread busy. A request that is answered without a slot
+(an unknown path, an invalid credential, no free slot) ends its connection.
 """
 
 from collections.abc import Callable
@@ -31,21 +31,21 @@ def credential_key(credential: Credential) -> PoolKey:
 
 
 def caller_key(caller: Caller) -> PoolKey:
-    """Return the key of a caller: its payer, or else its organization.
+    """Return the key of a caller: the organization that pays, or else the caller's own organization.
 
-    A user without either counts as an anonymous client: an owner can invite any number of people, and each would be a
-    tenant of their own.
+    A user without an organization counts as an anonymous client: an owner can invite any number of people,
+    and each would otherwise be a tenant.
     """
     tenant = caller.payer_id or caller.organization_id
     if tenant is not None:
         return PoolKey(tenant, caller.credential_id)
     user_id = caller.executor.id
-    # Operators are few and appointed, so each may be a tenant of their own.
+    # Operators are few and appointed, so each operator may be a tenant.
     return PoolKey(user_id, caller.credential_id) if caller.is_operator else PoolKey(ANONYMOUS, user_id)
 
 
 def admit(environ: WSGIEnvironment, pools: Pools, credential: Credential | None) -> Admission:
-    """Acquire the slot of a request's thread, which is released when its response has been sent.
+    """Acquire the slot of a request's thread. The slot is released when the response has been sent.
 
     Raises ConcurrencyLimited, PoolExhausted.
     """
@@ -57,7 +57,7 @@ def admit(environ: WSGIEnvironment, pools: Pools, credential: Credential | None)
 
 
 def admit_always(environ: WSGIEnvironment, pools: Pools) -> Admission:
-    """Admit a health probe at once, with a slot if one is free."""
+    """Admit a health probe without waiting. The probe takes a slot only if one is free."""
     key = pool_key(environ)
     admission = Admission(key, pools.probes.try_acquire(key))
     if admission.has_thread:
@@ -66,11 +66,15 @@ def admit_always(environ: WSGIEnvironment, pools: Pools) -> Admission:
 
 
 def release_slots_after_requests(app: Flask) -> None:
-    """Release each request's slots when it is over. Call this before any other `after_request` is registered."""
-    # Each group of routes registers itself, but the hooks must run once.
+    """Release each request's slots when its response is over.
+
+    Call this before any other `after_request` function is registered.
+    """
+    # Each group of routes calls this function, but the hook must be registered once.
     if "admission" not in app.extensions:
         app.extensions["admission"] = True
-        # Flask runs the first one registered last, so no other function can fail after this one.
+        # Flask runs `after_request` functions in reverse order, so this one runs last and no other can fail
+        # after it.
         app.after_request(_end_with_response)
         app.teardown_request(_end_without_response)
 
@@ -83,7 +87,7 @@ def _end_with_response(response: Response) -> Response:
         call_when_sent(response, admission.end)
         admission.is_responding = True
     else:
-        # Without a slot, an idle client could otherwise keep the connection at no cost.
+        # Close the connection: a client without a slot could otherwise keep it open and idle.
         response.headers["Connection"] = "close"
     return response
 
@@ -95,12 +99,13 @@ def _end_without_response(_: BaseException | None) -> None:
 
 
 def call_when_sent(response: Response, act: Callable[[], None]) -> None:
-    """Call a function once the response has been sent completely, or was aborted."""
+    """Call a function once the response has been sent completely or was aborted."""
     body: Any = response.response
     if isinstance(body, DeferredResponse):
         body.call_on_close(act)
     elif response.direct_passthrough:
-        # The server gets the body itself, so that it may use sendfile, and closes nothing else.
+        # Hand the body itself to the server, so that it can use sendfile. The server closes only the body, so
+        # close both there.
         body.close = partial(_close_both, getattr(body, "close", None), act)
     else:
         response.call_on_close(act)

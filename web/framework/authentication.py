@@ -55,7 +55,7 @@ class Authentication(Enum):
 
     @property
     def has_caller(self) -> bool:
-        """Whether the credential belongs to a caller. That of a distribution only serves its own routes."""
+        """Whether the credential belongs to a caller. A distribution's opens only its own routes."""
         return self in (
             Authentication.CALLER,
             Authentication.API_KEY_CALLER,
@@ -82,7 +82,7 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
     """Verify the request's credential. Return None if the route, or this request, needs none."""
     if how in _WITHOUT_CREDENTIAL:
         return None
-    # The handler verifies the grant, and a credential besides it is ignored.
+    # The handler verifies the grant. If a request has a grant, its credential is ignored.
     if how is Authentication.GRANT_OR_CALLER and http.environ.get(GRANTS):
         return None
     if how is Authentication.SESSION:
@@ -94,8 +94,9 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
     try:
         return services.lookups.recognize(authorization, client_address(http.environ))
     except DomainError as error:
-        # A database outage says nothing about the credential, and must not lock its holder out afterwards.
-        # An expired token is no guess either: its holder must learn that it has expired.
+        # A database outage does not show that the credential is wrong, so do not count it as a guess: the
+        # client would be locked out afterwards. Do not count an expired token either: its holder must learn
+        # that it has expired.
         is_guess = error.kind is Kind.UNAUTHENTICATED and not isinstance(error, ExpiredToken)
         if authorization and is_guess:
             limit_failed_authentication(http, services)
@@ -114,19 +115,22 @@ def _authenticate_session(http: Request, services: Services) -> Credential:
 
 
 def _authorization(how: Authentication, http: Request) -> str | None:
-    """Return the credential as an `Authorization` header has it. If both headers are sent, `Authorization` counts."""
+    """Return the credential in the form of an `Authorization` header.
+
+    If the client sends `Authorization` and `x-api-key`, `Authorization` counts.
+    """
     authorization: str | None = http.headers.get("Authorization")
     api_key = http.headers.get(API_KEY_HEADER) if how is Authentication.API_KEY_CALLER else None
     return f"Bearer {api_key}" if authorization is None and api_key else authorization
 
 
 def _is_signed(http: Request) -> bool:
-    """Return whether a request claims to be signed as in Standard Webhooks. The handler verifies the signature."""
+    """Return whether a request has Standard Webhooks headers. The handler verifies the signature."""
     return "webhook-signature" in http.headers or "svix-signature" in http.headers
 
 
 def check_header_rules(http: Request) -> str | None:
-    """Return the attribution header. Refuse an empty or repeated one, and a principal selector."""
+    """Return the attribution header. Refuse an empty or repeated attribution, and a principal selector."""
     if "Service-Principal-Selector" in http.headers:
         raise PrincipalSelectorNotAllowed
     attribution: str | None = http.headers.get(ATTRIBUTION_HEADER)
@@ -134,7 +138,7 @@ def check_header_rules(http: Request) -> str | None:
         return None
     if not attribution.strip():
         raise AttributionEmpty
-    # A proxy or WSGI server joins repeated headers with commas.
+    # A proxy or WSGI server joins repeated headers with commas, so refuse a comma.
     if "," in attribution:
         raise AttributionRepeated
     return attribution.strip()
@@ -153,12 +157,13 @@ def bind_credential_to_log(credential: Credential | None) -> None:
 
 
 def limit_rate(credential: str, services: Services) -> None:
-    """Count one request against the rate limit of a credential, given by its id or by the complete secret.
+    """Count one request against the rate limit of a credential, identified by its id or by the complete secret.
 
-    The header as sent must not be the key: other spaces or capitals in it would start a new count. Raises RateLimited.
+    Do not use the header as the key: other spaces or capitals in the header would start a new count. Raises
+    RateLimited.
     """
     allowance = services.rate_limiter.take(
-        # The counter's key is stored in Valkey, which must not contain a secret.
+        # Hash the credential: Valkey stores this key, and must not contain a secret.
         hashlib.sha256(credential.encode("utf-8", "surrogatepass")).hexdigest()[:32],
         services.settings.rate_limit_per_minute,
     )

@@ -23,16 +23,17 @@ from web.http.request_bodies import has_arrived
 from web.http.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, read_json
 from web.http.slots import Admission
 
-# The id is written to logs and headers, so a client may choose it only within these limits.
+# The id is written to logs and headers, so accept a client's id only in this format.
 _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """A request with valid credentials and parameters; `query` has the type that the route declares.
+    """A request with valid credentials and parameters.
 
-    `admission` holds the request's slots, and the key that they count for. While a handler waits for the body, the
-    caller may be revoked. So it uses `caller`, `actor` and `credential` only after it has read the body.
+    `query` has the type that the route declares. `admission` holds the request's slots and the key that they
+    count for. The caller may be revoked while a handler waits for the body. So a handler uses `caller`,
+    `actor` and `credential` only after it has read the body.
     """
 
     http: Request
@@ -44,7 +45,7 @@ class RequestContext:
 
     @property
     def credential(self) -> Credential:
-        """The credential of the request, which may belong to no caller."""
+        """The credential of the request. A distribution's credential has no caller."""
         credential = self._requester.credential
         if credential is None:
             raise RuntimeError("a public route has no credential")
@@ -91,8 +92,8 @@ class RequestContext:
     def read_body(self, **numbers: Any) -> Any:
         """Return the JSON body as an instance of the type that the route declares.
 
-        The body is checked after everything else, so the handler calls this. `numbers` are the standard library's
-        `parse_int` and `parse_float`.
+        The handler calls this, because the body is checked after everything else. `numbers` are the standard
+        library's `parse_int` and `parse_float`.
         """
         if self.body_shape is None:
             raise RuntimeError("this route declares no JSON body")
@@ -101,11 +102,11 @@ class RequestContext:
         return read_json(self.read_small_body(MAXIMUM_JSON_BYTES), self.body_shape, **numbers)
 
     def read_small_body(self, maximum_bytes: int) -> bytes:
-        """Read the complete body. Bodies that are not received part by part are read only here.
+        """Read the complete body. Every body that is not received part by part is read only here.
 
-        If the client kept us waiting for it, the caller is revalidated. Raises the errors of `read_small_body` in
-        `receive_deadlines`; InvalidToken, AttributionInvalid or OrganizationSuspended if revoked meanwhile; and
-        ServiceUnavailable.
+        If the body was slow to arrive, the caller is revalidated. Raises the errors of `read_small_body` in
+        `receive_deadlines`; InvalidToken, AttributionInvalid or OrganizationSuspended if the caller was
+        revoked meanwhile; and ServiceUnavailable.
         """
         was_waiting = not has_arrived(self.http.environ)
         raw = read_small_body(self.services.small_bodies, self.http.environ, maximum_bytes)
@@ -124,12 +125,12 @@ class JsonResponse:
 
 
 def assign_request_id(http: Request) -> str:
-    """Store and return the request's id: the client's `X-Request-Id` if that is well-formed, else a random one."""
+    """Store and return the request's id: the client's `X-Request-Id` if it is well-formed, else a random id."""
     sent = http.headers.get("X-Request-Id", "")
     g.request_id = sent if _SANE_REQUEST_ID.fullmatch(sent) else os.urandom(16).hex()
     return cast("str", g.request_id)
 
 
 def request_id() -> str:
-    """Return the id of the current request, or an empty string outside of one."""
+    """Return the id of the current request, or an empty string outside a request."""
     return cast("str", g.get("request_id", ""))

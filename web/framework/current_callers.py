@@ -1,8 +1,8 @@
 """The credential and the caller of a request, revalidated after a body that was slow to arrive.
 
-The rule it protects: a request has no effect if its caller was revoked while the body arrived
-(docs/specification/identity.md#revocation). The first check is trusted as long as a cached row is, so only a
-body that took seconds costs another database query.
+The rule this module protects: a request has no effect if its caller was revoked while the body arrived
+(docs/specification/identity.md#revocation). The first check stays valid for a few seconds, so only a body
+that takes longer costs another database query.
 """
 
 import time
@@ -11,7 +11,7 @@ from shared.identity.access.callers import Caller
 from shared.identity.authentication.credential_types import Credential
 from shared.identity.authentication.revalidation import CallerRevalidator
 
-# Within this time a revocation takes effect in every process.
+# A revocation takes effect in every process within this time.
 REVOCATION_SECONDS = 5.0
 
 
@@ -21,19 +21,19 @@ class Requester:
     __slots__ = ("_began_at", "_revalidator", "_trust_seconds", "caller", "credential")
 
     def __init__(self, revalidator: CallerRevalidator, *, row_cache_seconds: float) -> None:
-        """Start at the beginning of the request. Its credential may come from a row cached `row_cache_seconds` ago."""
+        """Store the request's start time. Its credential may come from a row cached `row_cache_seconds` ago."""
         self.credential: Credential | None = None
         self.caller: Caller | None = None
         self._revalidator = revalidator
         self._began_at = time.monotonic()
-        # Age of the cached row plus trust must not exceed the time that revocation may take.
+        # The age of the cached row plus the trusted time must not exceed REVOCATION_SECONDS.
         self._trust_seconds = min(row_cache_seconds, REVOCATION_SECONDS - row_cache_seconds)
 
     def recheck_after_wait(self) -> None:
-        """Revalidate the caller, or the distribution, unless the request has only just begun.
+        """Revalidate the caller, or the distribution, unless the last check is recent enough.
 
-        Raises InvalidToken, AttributionInvalid or OrganizationSuspended if that was revoked meanwhile, and
-        ServiceUnavailable.
+        Raises InvalidToken, AttributionInvalid or OrganizationSuspended if the credential, the attribution or
+        the organization was revoked meanwhile, and ServiceUnavailable if the database is unavailable.
         """
         if time.monotonic() - self._began_at < self._trust_seconds:
             return

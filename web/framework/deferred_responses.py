@@ -1,8 +1,9 @@
 """Responses that wait for an event: without a thread if the server can defer them, else by blocking the thread.
 
-A handler writes a generator: it yields None while there is nothing to send, then the `Response`, and for a stream its
-frames and further Nones. An error before the response becomes an error response, wherever it is raised. Hooks around
-responses (`web/app.py`) run once the response exists.
+A handler writes a generator. The generator yields None while there is nothing to send, and then the
+`Response`. For a stream it goes on to yield frames, and None between them. An error before the response
+becomes an error response, on a deferred response too. Hooks around responses (`web/app.py`) run once the
+response exists.
 """
 
 import math
@@ -31,7 +32,7 @@ class PendingResponse:
         is_blocking: bool,
         deadline: float = math.inf,
     ) -> None:
-        """Make a step due after `idle_seconds` at the latest, and at the `deadline` in `time.monotonic()`.
+        """Set when a step is due: after `idle_seconds` or at `deadline` (`time.monotonic()`), the earlier of the two.
 
         `is_blocking` is true if a step, or closing the generator, may wait for another server.
         """
@@ -40,7 +41,7 @@ class PendingResponse:
         self.deadline = deadline
         self.is_shutting_down = False
         self.is_blocking = is_blocking
-        # Only our own server sets this; under any other the thread blocks.
+        # Only this project's server sets THREAD_WAIT. Under any other server, the thread blocks.
         self.can_defer = THREAD_WAIT in environ
         self.connection: socket.socket | None = environ.get("gunicorn.socket")
         self._thread_wait: Callable[[], float] | None = environ.get(THREAD_WAIT)
@@ -51,7 +52,7 @@ class PendingResponse:
 
     @property
     def is_over(self) -> bool:
-        """Whether the wait must end now."""
+        """Whether the wait must end now: the deadline has passed or the server is draining."""
         return self.is_shutting_down or time.monotonic() >= self.deadline
 
     def idle_seconds(self) -> float:
@@ -61,7 +62,8 @@ class PendingResponse:
     def seconds(self) -> float:
         """Return how many seconds this step may wait before it yields None.
 
-        If the response can be deferred, only the first wait may last a moment: a short wait costs less than deferring.
+        If the response can be deferred, only the first step may wait, and only briefly: a short wait costs
+        less than deferring.
         """
         if not self.can_defer:
             return self.idle_seconds()
@@ -69,12 +71,12 @@ class PendingResponse:
         return thread_wait() if thread_wait is not None else 0.0
 
     def leave_thread(self) -> None:
-        """Allow no further step to wait: the threads that run it from now on serve all deferred responses."""
+        """Forbid all further steps to wait: the threads that run them from now on serve all deferred responses."""
         self._thread_wait = None
 
 
 class ResponsePlaceholder(Response):
-    """Takes the place of a response that does not exist yet. It is closed when the real one has been sent."""
+    """Takes the place of a response that does not exist yet, and is closed when the real one has been sent."""
 
     def __init__(self, steps: ResponseGenerator, pending: PendingResponse) -> None:
         super().__init__(iter(()))
@@ -82,7 +84,7 @@ class ResponsePlaceholder(Response):
         self._waiting = pending
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Return the deferred response to the server. It calls `start_response` once the real response exists."""
+        """Return the deferred response, which calls `start_response` once the real response exists."""
         app = current_app._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001 (Flask's documented way)
         answer = _defer(self._pieces(app, environ, start_response), self._waiting)
         answer.call_on_close(self.close)
@@ -91,19 +93,20 @@ class ResponsePlaceholder(Response):
     def _pieces(
         self, app: Flask, environ: WSGIEnvironment, start_response: StartResponse
     ) -> Generator[bytes]:
-        """Yield the pieces of the real response, or of an error response in its place."""
+        """Yield the pieces of the real response. If the generator fails, yield an error response instead."""
         has_begun = False
         try:
             for step in self._steps:
                 if isinstance(step, Response):
                     has_begun = True
-                    # Runs the `after_request` hooks, which Flask has run for the placeholder only.
+                    # `finalize_request` runs the `after_request` hooks, which Flask has run for the
+                    # placeholder only.
                     yield from app.finalize_request(step)(environ, start_response)
                 else:
                     yield step or b""
             if not has_begun:
                 raise RuntimeError("the generator ended without a response")
-        # Flask's error handling is over when this runs, so it is repeated here.
+        # Flask's error handling is over when this code runs, so call the error handlers here.
         except Exception as error:
             if has_begun:
                 raise
@@ -114,12 +117,15 @@ class ResponsePlaceholder(Response):
 
 
 def is_deferred(response: Response) -> bool:
-    """Return whether a response will be sent without the thread that made it."""
+    """Return whether a response will be sent without the thread that created it."""
     return isinstance(response, ResponsePlaceholder) or isinstance(response.response, DeferredResponse)
 
 
 def respond_when_ready(steps: ResponseGenerator, pending: PendingResponse) -> Response:
-    """Return the response that the generator yields, or defer it. Raises what it raises, ClientDisconnected."""
+    """Return the response that the generator yields, or defer it.
+
+    Raises the errors of the generator, and ClientDisconnected.
+    """
     response = _find_response(steps, pending)
     if response is None:
         return ResponsePlaceholder(steps, pending)
@@ -128,21 +134,25 @@ def respond_when_ready(steps: ResponseGenerator, pending: PendingResponse) -> Re
 
 
 def stream_when_ready(steps: ResponseGenerator, pending: PendingResponse) -> Response:
-    """Return the response that the generator yields, with its frames as body. Raises what the generator raises."""
+    """Return the response that the generator yields, with the generator's frames as body.
+
+    Raises the errors of the generator, and ClientDisconnected.
+    """
     response = _find_response(steps, pending)
     if response is None:
         return ResponsePlaceholder(steps, pending)
     frames = _frames(steps)
     response.response = _defer(frames, pending) if pending.can_defer else filter(None, frames)
     response.call_on_close(frames.close)
-    response.direct_passthrough = pending.can_defer  # the server must see the DeferredResponse itself
+    # Flask must pass the body on unchanged, because the server recognizes it by its type DeferredResponse.
+    response.direct_passthrough = pending.can_defer
     return response
 
 
 def event_stream() -> Response:
-    """Create the response of a stream of server-sent events; its frames follow."""
+    """Create the response of a stream of server-sent events. The handler yields its frames afterwards."""
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    # An iterator: Flask would compute a Content-Length for a sequence.
+    # Use an iterator: Flask would compute a Content-Length for a sequence.
     return Response(iter(()), content_type="text/event-stream; charset=utf-8", headers=headers)
 
 
@@ -153,7 +163,8 @@ def _find_response(steps: ResponseGenerator, pending: PendingResponse) -> Respon
             return step
         if pending.can_defer:
             return None
-        # Nothing is written before the response, so a write cannot find out that the client is gone.
+        # Nothing is written before the response, so no failed write shows that the client is gone. Check the
+        # socket.
         if pending.connection is not None and has_hung_up(pending.connection):
             steps.close()
             raise ClientDisconnected

@@ -13,11 +13,11 @@ from markupsafe import Markup, escape
 HTML = "text/html"
 STYLESHEET = "quartermaster.css"
 POLICY = (
-    # No inline script or style: markup that slipped through escaping could not run.
+    # Allow no inline script or style: markup that slips through escaping then cannot run.
     "default-src 'none'; style-src 'self'; img-src 'self' data:; "
     "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 )
-# Every file that pages load, and the package that contains it in its `static` folder.
+# Every file that pages load, and the package whose `static` folder contains the file.
 ASSETS = {
     STYLESHEET: "web.pages",
     "htmx-2.0.11.min.js": "web.console",
@@ -68,7 +68,7 @@ def asset(name: str) -> bytes:
 
 @cache
 def fingerprint(name: str) -> str:
-    """Return a fingerprint of an asset's content. It is part of the URL, so that browsers can cache the asset."""
+    """Return a fingerprint of an asset's content. The asset's URL contains it, so browsers can cache the asset."""
     return hashlib.sha256(asset(name)).hexdigest()[:16]
 
 
@@ -97,7 +97,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in _PACKAGES]),
         autoescape=True,
-        # A misspelled variable fails a test instead of leaving a gap on the page.
+        # With StrictUndefined, a misspelled variable raises an error instead of leaving a gap on the page.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -16,10 +16,11 @@ from flask import Response
 from shared.identity.authentication.revocation_watcher import WatchedCall
 from web.framework.admission import call_when_sent
 
-# A smaller download ends within moments, whether or not its client reads.
+# A download below this size ends within moments, whether or not its client reads, so it is not watched.
 TAKEN_AT_ONCE_BYTES = 128 << 10
 Step = TypeVar("Step")
-# Starts to watch the caller of a request; calls the given function on revocation (`revocation_watcher.py`).
+# A function that watches the caller of a request and calls its argument on revocation
+# (`revocation_watcher.py`).
 Watch = Callable[[Callable[[], None]], WatchedCall]
 
 
@@ -30,18 +31,19 @@ def until_revoked(steps: Generator[Step], watch: Watch, wake: Callable[[], None]
     """
     with watch(wake) as call, closing(steps):
         for step in steps:
-            # Checked before the step is sent: no byte leaves after the revocation was noticed.
+            # Check before the step is sent, so that no byte leaves after the process has noticed the
+            # revocation.
             if call.revocation is not None:
                 raise call.revocation
             yield step
 
 
 def abort_when_revoked(response: Response, watch: Watch, connection: socket.socket | None) -> Response:
-    """Close the connection of a download if its caller or link is revoked before all of it has been sent.
+    """Close the connection of a download if its caller or link is revoked before the whole content is sent.
 
     A response that the proxy sends (X-Accel-Redirect) has no content length here, and cannot be aborted.
     """
-    # A watch costs more than a small download takes.
+    # Do not watch a small download: the watch costs more than the download.
     if connection is not None and (response.content_length or 0) > TAKEN_AT_ONCE_BYTES:
         call = watch(partial(_abort, connection))
         call_when_sent(response, call.close)
@@ -50,5 +52,5 @@ def abort_when_revoked(response: Response, watch: Watch, connection: socket.sock
 
 def _abort(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        # The plain socket's method: that of a TLS socket would first send a close notification.
+        # Call the plain socket's method: the method of a TLS socket would first send a close notification.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)

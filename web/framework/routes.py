@@ -31,7 +31,7 @@ from web.http.slots import Admission
 from web.http.wsgi_middleware import GRANTS
 
 Handler = Callable[..., "JsonResponse | Response"]
-# Health probes of load balancers, which never wait for a slot.
+# Health probes of load balancers. They never wait for a slot.
 PROBES = frozenset({"/healthz", "/readyz"})
 
 
@@ -42,7 +42,7 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormBody:
-    """An `application/x-www-form-urlencoded` body with these fields, which the handler reads (OAuth)."""
+    """An `application/x-www-form-urlencoded` body with the given fields, which the handler reads (OAuth)."""
 
     fields: Mapping[str, str]
     required: Sequence[str] = ()
@@ -50,7 +50,10 @@ class FormBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonOrForm:
-    """JSON of one of these types, or a form with these fields and a part named `file`; the handler reads it."""
+    """A JSON body of one of the given types, or a form with the given fields and a part named `file`.
+
+    The handler reads the body.
+    """
 
     json: Sequence[type[BaseModel]]
     fields: type[BaseModel]
@@ -58,12 +61,12 @@ class JsonOrForm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawBody:
-    """A body of one of these media types that the handler reads byte by byte, as a webhook's signature requires."""
+    """A body of one of the given media types. The handler reads its bytes, which a webhook's signature covers."""
 
     media_types: Sequence[str]
 
 
-# Content of a response: JSON of a type, a media type, types by media type, or none.
+# Content of a response: a JSON type, a media type, JSON types by media type, or None for no content.
 Content = type[BaseModel] | str | Mapping[str, type[BaseModel] | None] | None
 
 
@@ -118,9 +121,10 @@ class Routes:
         name: str | None = None,
         **options: Any,
     ) -> Callable[[Handler], Handler]:
-        """Declare the decorated function as the handler of `method path`. `name` is its own by default.
+        """Declare the decorated function as the handler of `method path`.
 
-        `summary` and `description` are for readers of the API, a docstring for readers of the code.
+        `name` is by default the function's name. `summary` and `description` are for readers of the API, and
+        the docstring is for readers of the code.
         """
 
         def declare(handler: Handler) -> Handler:
@@ -162,21 +166,23 @@ def _view(route: Route) -> Callable[..., Response]:
         requester = Requester(
             services.revalidator, row_cache_seconds=services.settings.live_row_cache_seconds
         )
-        # Before anything else: whether a parameter is valid is none of an unauthenticated client's business.
+        # Authenticate first: an unauthenticated client must not learn whether a parameter is valid.
         requester.credential = credential = authenticate(route.authentication, request, services)
         bind_credential_to_log(credential)
-        # Before the rate limit: a request that finds no slot must not use up its credential's allowance.
+        # Take the slot before counting: a request that finds no slot must not use up its credential's rate
+        # limit.
         admission = _admit(route, services, credential)
         if credential is not None:
             limit_rate(str(credential.id), services)
         attribution = None
         if credential is not None or route.authentication is Authentication.GRANT_OR_CALLER:
-            # Without a credential only the header's format is checked: a read grant carries no principals.
+            # Without a credential, check only the header's format: a read grant carries no principals.
             attribution = check_header_rules(request)
         query = _query(route)
         if credential is not None and route.authentication.has_caller:
             requester.caller = _resolve(route, services, credential, attribution)
-            # The attribution decides which organization pays, so the slot may belong to another tenant from here on.
+            # The attribution decides which organization pays, so from here on the slot counts for that
+            # organization.
             admission.move(caller_key(requester.caller))
         call = RequestContext(
             http=request,
@@ -187,7 +193,8 @@ def _view(route: Route) -> Callable[..., Response]:
             _query=query,
         )
         if route.administers:
-            # Before the handler, which reads the body: a deployment must not make us receive it.
+            # Check before the handler reads the body: the server must not receive a body from a refused
+            # deployment.
             call.require_administrator()
         return _render(route.handler(call, **path))
 
@@ -202,7 +209,7 @@ def _admit(route: Route, services: Services, credential: Credential | None) -> A
 
 
 def _resolve(route: Route, services: Services, credential: Credential, attribution: str | None) -> Caller:
-    """Return the caller of a credential, on behalf of the attribution if one was sent."""
+    """Return the caller of a credential, acting for the attribution's user if the client sent an attribution."""
     if route.serves_suspended and attribution is None:
         return caller_outside(credential)
     return services.authenticator.resolve(credential, attribution)
@@ -211,12 +218,12 @@ def _resolve(route: Route, services: Services, credential: Credential, attributi
 def _query(route: Route) -> BaseModel | None:
     query_string = request.environ.get("QUERY_STRING", "")
     if request.environ.get(GRANTS) and not route.authentication.takes_grants:
-        # The middleware has removed it from the query, where it would be an unknown parameter.
+        # The middleware has removed `grant` from the query, so refuse it by name like any unknown parameter.
         refuse_query("grant")
     if route.query is None:
         refuse_query(query_string)
         return None
-    # The handler parses the query itself.
+    # With AnyQuery, the handler parses the query itself.
     if issubclass(route.query, AnyQuery):
         return None
     return read_query(query_string, route.query)
@@ -231,7 +238,7 @@ def _render(result: JsonResponse | Response) -> Response:
         return result
     if result.body is None:
         response = Response(status=result.status)
-        # Flask sets one by default, but there is no content.
+        # Flask sets a content type by default. Remove it, because this response has no content.
         del response.headers["Content-Type"]
     else:
         json = result.body.model_dump_json(by_alias=True)

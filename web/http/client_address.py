@@ -1,8 +1,8 @@
-"""The client's address, by which anonymous clients are counted and which every log line contains.
+"""The client's address. Anonymous clients are counted by it, and every log line contains it.
 
-`X-Forwarded-For` counts only if it comes from a proxy in `TRUSTED_PROXIES`: it is read from its right end, as long as
-each address is one of these proxies. The middleware stores the result in `REMOTE_ADDR`, so that no later code takes
-the proxy for the client.
+`X-Forwarded-For` counts only if a proxy in `TRUSTED_PROXIES` sent it. The header is read from its right end,
+as long as each address is a trusted proxy. The middleware stores the result in `REMOTE_ADDR`, so that no
+later code takes the proxy for the client.
 """
 
 import ipaddress
@@ -13,7 +13,8 @@ from wsgiref.types import WSGIEnvironment
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# A client can send any number of addresses, but only those of our own proxies count.
+# A client can put any number of addresses into the header. Only our own proxies count, so read at most this
+# many.
 MAXIMUM_HOPS = 16
 
 
@@ -23,9 +24,12 @@ def client_address(environ: WSGIEnvironment) -> str:
 
 
 def apply_forwarded_for(environ: dict[str, Any], trusted: Sequence[Network]) -> None:
-    """Replace the connection's address by the client's. The other end of a Unix socket is a proxy on this host."""
+    """Replace the connection's address by the client's address.
+
+    The other end of a Unix socket counts as a trusted proxy on this host.
+    """
     peer = _parse(environ.get("REMOTE_ADDR") or "")
-    # nginx on this host may connect through a Unix socket, which has no address.
+    # nginx on this host may connect through a Unix socket. Such a connection has no address.
     is_socket = not environ.get("REMOTE_ADDR")
     if trusted and (is_socket or (peer is not None and _is_trusted(peer, trusted))):
         hops = environ.get("HTTP_X_FORWARDED_FOR", "").split(",")[-MAXIMUM_HOPS:]
@@ -35,10 +39,13 @@ def apply_forwarded_for(environ: dict[str, Any], trusted: Sequence[Network]) -> 
 
 
 def _first_untrusted(peer: Address | None, hops: Sequence[str], trusted: Sequence[Network]) -> Address | None:
-    """Return the first address that is not a trusted proxy, from the nearest proxy outwards; or the last valid one."""
+    """Return the first address that is not a trusted proxy, from the nearest proxy outwards.
+
+    If there is no such address, return the last valid address.
+    """
     for hop in reversed(hops):
         address = _parse(hop.strip())
-        # A malformed entry cannot be trusted, and neither can any entry beyond it.
+        # Stop at a malformed address: neither it nor any address beyond it can be trusted.
         if address is None:
             return peer
         peer = address

@@ -1,7 +1,7 @@
 """The SHA-256 of content as it arrives, computed in a second thread if the content is long.
 
-Hashing a gigabyte takes a core half a second, as long as receiving it, so long uploads become nearly twice as fast. For
-a short one, starting a thread costs more than it saves.
+Hashing a gigabyte takes half a second of one core, as long as receiving it. With a second thread, long
+uploads are nearly twice as fast. For short content, starting a thread costs more than it saves.
 """
 
 from hashlib import sha256
@@ -10,12 +10,12 @@ from threading import Semaphore, Thread
 
 # Below this size, starting a thread costs more than it saves.
 INLINE_BYTES = 1 << 20
-# Limits how far receiving may run ahead of hashing: each piece occupies a buffer.
+# Limits how many pieces are received but not hashed yet: each of them occupies a buffer.
 OUTSTANDING_PIECES = 4
 
 
 class ContentHash:
-    """A running SHA-256. Call `digest`, or `close` after an error: both end the thread."""
+    """A running SHA-256. Call `digest`, or `close` after an error: either call ends the thread."""
 
     def __init__(self) -> None:
         self._hash = sha256()
@@ -33,7 +33,8 @@ class ContentHash:
         if self._thread is None:
             self._thread = Thread(target=self._work, name="content-hash", daemon=True)
             self._thread.start()
-        # Blocks the receiving thread if hashing falls behind, so that its buffers are not overwritten.
+        # Block the receiving thread if hashing falls behind, so that it does not overwrite a buffer before it
+        # is hashed.
         self._room.acquire()
         self._pieces.put(piece)
 
@@ -43,7 +44,7 @@ class ContentHash:
         return self._hash.digest()
 
     def close(self) -> None:
-        """End the thread, if it was started."""
+        """End the hashing thread, if it was started."""
         if self._thread is not None:
             self._pieces.put(None)
             self._thread.join()
@@ -52,6 +53,7 @@ class ContentHash:
     def _work(self) -> None:
         while (piece := self._pieces.get()) is not None:
             self._hash.update(piece)
-            # Release the view before the semaphore: after it, the buffer may be filled again.
+            # Release the view before the semaphore: after the semaphore, the receiver may fill the buffer
+            # again.
             del piece
             self._room.release()

@@ -46,7 +46,7 @@ class ReferenceIdConverter(BaseConverter):
         try:
             return parse_text(value)
         except ValueError:
-            # Not ValidationError: the router would take it for a path that exists with another method.
+            # Do not raise ValidationError: for the router, it means that the path exists with another method.
             raise NotFound from None
 
 
@@ -64,7 +64,7 @@ class NetworkConverter(BaseConverter):
 class MonthConverter(BaseConverter):
     """A calendar month, as `2026-11`."""
 
-    # Checked here, so that `fromisoformat` cannot fail.
+    # The pattern checks the month, so `fromisoformat` cannot fail.
     regex = "2[0-9]{3}-(?:0[1-9]|1[0-2])"
     part_isolating = True
 

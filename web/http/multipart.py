@@ -25,7 +25,7 @@ PIECE_BYTES = 512 << 10
 MAXIMUM_HEADER_BYTES = 8 << 10
 MAXIMUM_PREAMBLE_BYTES = 1 << 10
 MAXIMUM_EPILOGUE_BYTES = 1 << 10
-FRAMING_BYTES = 16 << 10  # more than the limits above and two boundaries together
+FRAMING_BYTES = 16 << 10  # More bytes than the limits above and two boundaries need together.
 
 _AFTER_BOUNDARY = re.compile(rb"(--)|[ \t]{0,256}(?=\r\n)")
 _AFTER_BOUNDARY_SO_FAR = re.compile(rb"-?|[ \t]{0,256}\r?")
@@ -39,7 +39,7 @@ class Body(Protocol):
     """Source of the body's bytes."""
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """Write the next bytes to the start of the buffer. Return their number, 0 at the end of the body."""
+        """Write the next bytes to the start of the buffer. Return their number, or 0 at the end of the body."""
 
 
 def receive_file_part(
@@ -51,21 +51,21 @@ def receive_file_part(
     sink: Sink,
     body_digests: tuple[str, ...] = (),
 ) -> ReceivedContent:
-    """Receive the part `file` into the sink, which is opened once the part's header is known.
+    """Receive the part `file` into the sink. The sink is opened once the part's header is known.
 
-    `byte_size` is the announced size, or None. `body_digests` are the request's `Content-Digest` and `Repr-Digest`: by
-    RFC 9530 they cover the whole body, while those of the part cover the content. After any error the sink holds a part
-    of the content, and the caller must discard it.
+    `byte_size` is the announced size, or None. `body_digests` are the request's `Content-Digest` and
+    `Repr-Digest`. By RFC 9530 these cover the whole body, while the digests in the part's header cover the
+    content. After an error the sink holds incomplete content, and the caller must discard it.
 
-    Raises UnsupportedMediaType, ContentTooLarge, MalformedRequest, FilePartRequired, ByteSizeMismatch, DigestMismatch,
-    and the errors of the body and the sink.
+    Raises UnsupportedMediaType, ContentTooLarge, MalformedRequest, FilePartRequired, ByteSizeMismatch,
+    DigestMismatch, and the errors of the body and the sink.
     """
     parser = FilePartParser(read_boundary(content_type))
-    # Before the first byte is read: the client learns at once that the file is too large.
+    # Check before the first byte is read: the client then learns at once that the file is too large.
     if byte_size is not None and byte_size > maximum_bytes:
         raise ContentTooLarge(maximumBytes=maximum_bytes)
     expected_digests = read_digests(*body_digests)
-    # A second hash costs as much as the first, so it is computed only if the client sent its digest.
+    # A second hash costs as much as the first, so hash the whole body only if the client sent a digest of it.
     whole = sha256() if expected_digests else None
     with PartContent(byte_size, maximum_bytes, sink) as content:
         for piece, size in pieces(body, (maximum_bytes if byte_size is None else byte_size) + FRAMING_BYTES):
@@ -82,19 +82,20 @@ def receive_file_part(
 class PartParser(Generic[HeaderType]):
     """Parses a body's bytes into events: a part's header, then its content as memoryviews. Call `finish` at the end.
 
-    A subclass decides which parts are allowed, and what is kept of their headers.
+    A subclass decides which parts are allowed, and which of their headers are parsed.
     """
 
     def __init__(self, boundary: bytes) -> None:
         self._delimiter = b"\r\n--" + boundary
-        # The first delimiter may begin the body, without the line break that belongs to the others.
+        # Start as if a line break had been received: the first delimiter may begin the body without one.
         self._held = b"\r\n"
         self._state: _State[HeaderType] = self._read_preamble
 
     def receive(self, piece: bytes | bytearray, size: int) -> Iterator[HeaderType | memoryview]:
-        """Parse the first `size` bytes of a piece. The views refer to the piece: use them before it changes.
+        """Parse the first `size` bytes of a piece.
 
-        Raises MalformedRequest, FilePartRequired.
+        The yielded views refer to the piece, so use them before the piece changes. Raises MalformedRequest,
+        FilePartRequired.
         """
         position, end = 0, size
         if self._held:
@@ -120,7 +121,8 @@ class PartParser(Generic[HeaderType]):
         """Check that the body may end or continue after the parts so far. Raises FilePartRequired."""
         raise NotImplementedError
 
-    # Each state parses data[position:end]. It returns the position where the next state begins, and an event or None.
+    # Each method below parses data[position:end] in one state. It returns the position where the next state
+    # begins, and an event or None.
 
     def _read_preamble(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, None]:
         found = data.find(self._delimiter, position, end)
@@ -134,8 +136,8 @@ class PartParser(Generic[HeaderType]):
     def _read_rest_of_boundary(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, None]:
         match = _AFTER_BOUNDARY.match(data, position, end)
         if match is None:
-            # RFC 2046 treats any line that starts with a boundary as one, so content cannot contain such a line.
-            # Refuse as soon as no further byte could complete the line.
+            # By RFC 2046 any line that starts with a boundary is a delimiter, so content cannot contain such
+            # a line. Refuse as soon as no further byte could make the line a valid delimiter.
             if not _AFTER_BOUNDARY_SO_FAR.fullmatch(data, position, end):
                 raise MalformedRequest("A boundary must be alone on its line.")
             return self._hold(data, position, end)
@@ -149,7 +151,7 @@ class PartParser(Generic[HeaderType]):
             raise MalformedRequest("A part's header is longer than 8 KiB.")
         if found < 0:
             return self._hold(data, position, end)
-        # A part without any header has no name, so it cannot be `file`.
+        # A part without a header has no name, so it cannot be `file`.
         if found == position:
             raise FilePartRequired
         header = self._begin_part(bytes(data[position + 2 : found]))
@@ -179,7 +181,7 @@ class PartParser(Generic[HeaderType]):
         return end, None
 
     def _possible_delimiter(self, data: bytes | bytearray, position: int, end: int) -> int:
-        """Return where the data's end may be an incomplete delimiter, or `end` if it cannot be."""
+        """Return where an incomplete delimiter may start at the end of the data, or `end` if there is none."""
         # Only a suffix that starts with CR can begin a delimiter. All bytes before it are content.
         found = data.find(b"\r", max(position, end - len(self._delimiter) + 1), end)
         while found >= 0 and not self._delimiter.startswith(data[found:end]):
@@ -228,7 +230,10 @@ class PartContent:
         self._sink.write(event)
 
     def finish(self) -> ReceivedContent:
-        """Return what was received, once it is complete. Raises FilePartRequired, ByteSizeMismatch, DigestMismatch."""
+        """Return the content that was received, once it is complete.
+
+        Raises FilePartRequired, ByteSizeMismatch, DigestMismatch.
+        """
         if self._header is None:
             raise FilePartRequired
         if self._byte_size not in (None, self._received_bytes):
@@ -253,9 +258,9 @@ class PartContent:
 
 
 def pieces(body: Body, expected_bytes: int) -> Iterator[tuple[bytearray, int]]:
-    """Read a body into a few buffers that are reused in turn. Yield each with the number of bytes in it.
+    """Read a body into a few buffers that are reused in turn. Yield each buffer with its number of bytes.
 
-    A buffer does not change until OUTSTANDING_PIECES more have been hashed after it.
+    A buffer does not change until OUTSTANDING_PIECES further pieces have been added to the hash.
     """
     buffers: list[bytearray] = []
     count = 0
@@ -266,7 +271,7 @@ def pieces(body: Body, expected_bytes: int) -> Iterator[tuple[bytearray, int]]:
         size = _fill(body, buffer)
         if size:
             yield buffer, size
-        # `_fill` stops early only at the end of the body.
+        # `_fill` stops early only at the end of the body, so this piece is the last.
         if size < len(buffer):
             return
         count += 1

@@ -1,8 +1,9 @@
 """Choose the media type of a response by the request's `Accept` header (RFC 9110, 12.5.1).
 
-Quality values and wildcards are respected; parameters other than `q` are ignored. Among equally preferred types, one
-that is named wins over one that matches a wildcard, and then the first of those offered. If no offered type is
-acceptable, the first one is sent: nothing is refused with 406.
+Quality values and wildcards are respected. Parameters other than `q` are ignored. Among equally preferred
+types, a type that `Accept` names wins over a type that matches a wildcard. If they are still equal, the first
+offered type wins. If no offered type is acceptable, the first offered type is sent: no request is refused
+with 406.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ CSV = "text/csv"
 
 
 def negotiate(http: Request, offered: Sequence[str]) -> str:
-    """Return the offered type that the request prefers; the first one is the default."""
+    """Return the offered type that the request prefers. The default is the first offered type."""
     wanted = MIMEAccept(
         (media_type.partition(";")[0].strip(), quality) for media_type, quality in http.accept_mimetypes
     )

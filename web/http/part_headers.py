@@ -29,7 +29,7 @@ _MEDIA_TYPE = re.compile(
     rf'({_WORD}/{_WORD})((?:[ \t]*;[ \t]*{_WORD}=(?:"(?:[^"\\]|\\.)*"|{_WORD}))*)[ \t]*;?'
 )
 _QUOTED_PAIR = re.compile(r'\\(["\\])')
-# Browsers escape only quotes and line breaks; any other `%` belongs to the name.
+# Browsers escape only quotes and line breaks, so decode only these. Any other `%` belongs to the name.
 _BROWSER_ESCAPE = re.compile(r"%(22|0[DdAa])")
 _DIGEST = re.compile(r"sha-256=(?::([A-Za-z0-9+/=]*):)?(;.*)?")  # an RFC 8941 byte sequence
 _IDENTITY_ENCODINGS = frozenset({"binary", "7bit", "8bit"})
@@ -94,12 +94,13 @@ def read_form_part_header(block: bytes) -> PartHeader | FieldHeader:
 
 
 def read_file_headers(disposition: str, content_type: str, repr_digest: str) -> PartHeader:
-    """Parse a file's name, type and digests from the headers of a request that has the file itself as body.
+    """Parse a file's name, type and digests from the headers of a request whose body is the file.
 
     Raises ValidationFailed, MalformedRequest.
     """
     try:
-        disposition = disposition.encode("latin-1").decode("utf-8")  # WSGI decodes headers as Latin-1
+        # WSGI decodes headers as Latin-1, so encode the header again and decode it as UTF-8.
+        disposition = disposition.encode("latin-1").decode("utf-8")
     except UnicodeError:
         raise MalformedRequest("Content-Disposition is not UTF-8.") from None
     kind, _, _ = disposition.partition(";")
@@ -159,7 +160,7 @@ def _parameters(text: str) -> dict[str, str]:
 def _file_name(parameters: dict[str, str]) -> str:
     extended = parameters.get("filename*", "")
     charset, separator, rest = extended.partition("'")
-    # RFC 8187 allows other character sets, which no known client uses.
+    # Accept UTF-8 only. RFC 8187 allows other character sets, but no known client uses them.
     if separator and charset.lower() == "utf-8":
         try:
             name = unquote_to_bytes(rest.partition("'")[2]).decode("utf-8")
@@ -176,14 +177,14 @@ def _media_type(text: str) -> str:
     match = _MEDIA_TYPE.fullmatch(text) if len(text) <= MAXIMUM_MEDIA_TYPE_LENGTH and text.isascii() else None
     if match is None:
         raise FilePartRequired("The part `file` has no media type, or a malformed one.")
-    # Type and subtype are case-insensitive; parameter values need not be.
+    # Lower only type and subtype: parameter values may be case-sensitive.
     return match[1].lower() + match[2]
 
 
 def _digest(item: str) -> bytes:
     match = _DIGEST.fullmatch(item)
     try:
-        # `validate`: Python would otherwise skip characters outside of the alphabet.
+        # Without `validate`, Python would skip characters that are not in the base64 alphabet.
         digest = base64.b64decode((match and match[1]) or "", validate=True)
     except binascii.Error:
         digest = b""

@@ -1,8 +1,9 @@
 """The bytes of a request body, read piece by piece into reusable buffers.
 
-gunicorn's own body object copies every byte three times, which costs more CPU than the rest of an upload. A body of
-known length is read directly from the connection; gunicorn's count of remaining bytes is updated, so that it finds the
-next request. Any other body (chunked, other servers) is read through WSGI.
+gunicorn's own body object copies every byte three times, which costs more CPU than the rest of an upload. So
+a body of known length is read directly from the connection. The reader updates gunicorn's count of remaining
+bytes, so that gunicorn finds the next request. Any other body (chunked, or under another server) is read
+through WSGI.
 """
 
 import socket
@@ -27,9 +28,10 @@ class RequestBody(Protocol):
         """Bytes that are still to come, or None if unknown. At 0 the connection can take another request."""
 
     def readinto(self, buffer: memoryview) -> int:
-        """Wait for bytes and write them to the start of the buffer. Return their number, 0 at the end of the body.
+        """Wait for bytes and write them to the start of the buffer. Return their number, or 0 at the end of the body.
 
-        Raises MalformedRequest if the client breaks the body's framing, and UploadTimeout if it is too slow.
+        Raises MalformedRequest if the client breaks the body's framing, and UploadTimeout if the client is
+        too slow.
         """
 
 
@@ -43,7 +45,7 @@ def open_body(environ: WSGIEnvironment) -> RequestBody:
 
 
 def take_arrived(environ: WSGIEnvironment) -> bytes | None:
-    """Return a body that has arrived completely with its head, or None if it has not."""
+    """Return the body if it has arrived completely with the request's head, else None."""
     if not has_arrived(environ):
         return None
     reader = environ["wsgi.input"].reader
@@ -51,7 +53,10 @@ def take_arrived(environ: WSGIEnvironment) -> bytes | None:
 
 
 def has_arrived(environ: WSGIEnvironment) -> bool:
-    """Return whether a body has arrived completely with its head (`web/server/worker_class.py`) and is unread."""
+    """Return whether the body has arrived completely with the request's head and is unread.
+
+    `web/server/accept_thread.py` reads small bodies together with their heads.
+    """
     body, connection = environ["wsgi.input"], environ.get("gunicorn.socket")
     if connection is None or not _is_unread_with_known_length(body, connection):
         return False
@@ -60,7 +65,7 @@ def has_arrived(environ: WSGIEnvironment) -> bool:
 
 
 def force_close(environ: WSGIEnvironment) -> None:
-    """Make gunicorn close the connection after this response, because it cannot know where the next request begins."""
+    """Make gunicorn close the connection after this response, because it cannot find the next request."""
     body = environ["wsgi.input"]
     if hasattr(body, "failed"):
         body.failed = True
@@ -69,12 +74,12 @@ def force_close(environ: WSGIEnvironment) -> None:
 
 
 def stop_reading(connection: socket.socket) -> None:
-    """End all reads from a connection, a blocked one too. Responses can still be written.
+    """End all reads from a connection, including a read that is blocked. Responses can still be written.
 
-    It also keeps gunicorn's accepting thread from waiting until a slow client hangs up.
+    gunicorn's accepting thread then does not wait until a slow client hangs up.
     """
     with suppress(OSError):
-        # The plain socket's method: that of a TLS socket would send the response unencrypted.
+        # Call the plain socket's method: the method of a TLS socket would send the response unencrypted.
         socket.socket.shutdown(connection, socket.SHUT_RD)
 
 
@@ -94,7 +99,7 @@ class _ConnectionBody:
         wanted: int = min(len(buffer), self._reader.length)
         if wanted <= 0:
             return 0
-        # gunicorn has read these bytes together with the head.
+        # gunicorn has read these bytes together with the head, so take them first.
         early = self._reader.unreader.take_buffered()
         if early:
             read = min(wanted, len(early))
@@ -112,7 +117,7 @@ class _ConnectionBody:
         except OSError:
             read = 0
         if not read:
-            # Makes gunicorn close the connection: the next request cannot be found.
+            # Make gunicorn close the connection, because it cannot find the next request.
             self._body.failed = True
         return read
 
@@ -126,7 +131,8 @@ class _StreamBody:
 
     def readinto(self, buffer: memoryview) -> int:
         try:
-            # A larger read would block until all of it has arrived, and hide that the client sends.
+            # Read a small piece: a larger read would block until the whole piece has arrived, and the client
+            # would seem idle.
             piece = self._stream.read(min(len(buffer), STREAM_PIECE_BYTES))
         except ClientDisconnected:
             return 0

@@ -21,13 +21,13 @@ MAXIMUM_JSON_BYTES = 1 << 20
 MAXIMUM_JSON_DEPTH = 64
 MAXIMUM_JSON_CONTAINERS = 100_000
 MAXIMUM_JSON_VALUES = 1_000_000
-# A request with more invalid values is refused as a whole: naming each of them would cost too much.
+# If a request has more invalid values, do not list them: the list would cost too much.
 MAXIMUM_FINDINGS = 20_000
-# A key in an error message is cut to this length.
+# A key in an error message is cut to this number of characters.
 SHOWN_CHARACTERS = 80
 Shape = TypeVar("Shape", bound=BaseModel)
 _NOT_JSON = (ValueError, RecursionError)
-# Strings are matched as a whole, so that brackets and commas within them do not count.
+# Match each string as a whole, so that brackets and commas within it do not count.
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{},]', re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -75,10 +75,10 @@ class UnsupportedMediaType(DomainError):
 
 
 def read_query(query_string: str, shape: type[Shape]) -> Shape:
-    """Return the query as a model. Each parameter may occur once, and unknown ones are refused."""
+    """Return the query as a model. Each parameter may occur once. Unknown parameters are refused."""
     values: dict[str, str] = {}
     for name, value in _pairs(query_string):
-        # Unknown parameters are refused: a misspelled filter would otherwise return everything.
+        # Refuse unknown parameters: with a misspelled filter, the list would otherwise return everything.
         if name not in wire_names(shape):
             raise UnknownParameter(errors=[_error("query", name, "is not a parameter of this operation")])
         if name in values:
@@ -93,7 +93,8 @@ def read_query(query_string: str, shape: type[Shape]) -> Shape:
 @cache
 def wire_names(shape: type[BaseModel]) -> frozenset[str]:
     """Return the names of a model's fields as clients send them."""
-    shape.model_rebuild()  # pydantic assigns the aliases of a deferred model only when it is built
+    # Build the model first: pydantic assigns the aliases of a deferred model only when it builds the model.
+    shape.model_rebuild()
     return frozenset(field.alias or name for name, field in shape.model_fields.items())
 
 
@@ -104,7 +105,10 @@ def refuse_query(query_string: str) -> None:
 
 
 def read_json(raw: bytes, shape: type[Shape], **numbers: Any) -> Shape:
-    """Return a JSON body as a model. Unknown fields are refused; `numbers` and the other rules as in `parse_json`."""
+    """Return a JSON body as a model. Refuse unknown fields.
+
+    `numbers` and the other rules are those of `parse_json`.
+    """
     try:
         return shape.model_validate(parse_json(raw, **numbers))
     except ValidationError as error:
@@ -112,11 +116,11 @@ def read_json(raw: bytes, shape: type[Shape], **numbers: Any) -> Shape:
 
 
 def refuse(location: str, error: ValidationError) -> NoReturn:
-    """Raise the error that fits pydantic's findings, with every invalid field by name."""
+    """Raise the error that fits pydantic's findings. The error names every invalid field."""
     found = findings(error)
     fields = [_error(location, ".".join(map(str, item["loc"])), item["msg"]) for item in found]
     kinds = {item["type"] for item in found}
-    # One error has one code, so the most helpful kind decides.
+    # An error has one code, so choose the most helpful kind of finding.
     if "extra_forbidden" in kinds:
         raise UnknownParameter(errors=fields)
     if "model_type" in kinds:
@@ -138,17 +142,18 @@ def findings(error: ValidationError) -> Sequence[ErrorDetails]:
 def parse_json(raw: bytes, **numbers: Any) -> Any:
     """Parse a JSON body strictly: UTF-8, no repeated key, no NaN, limited nesting and number of values.
 
-    `numbers` are the standard library's `parse_int` and `parse_float`. Raises MalformedJson, which names the position.
+    `numbers` are the standard library's `parse_int` and `parse_float`. Raises MalformedJson, which names the
+    position.
     """
     try:
         text = raw.decode("utf-8")
-        # RFC 8259 8.1 forbids it, and parsers disagree about it.
+        # Refuse a byte order mark: RFC 8259 8.1 forbids it, and parsers treat it differently.
         if text.startswith("\ufeff"):
             raise MalformedJson("The body begins with a byte order mark.")
         _bound(text)
         parsed = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant, **numbers)
         if _SURROGATE.search(text):
-            # Half of a surrogate pair could be neither stored nor repeated in a response.
+            # Fails for half of a surrogate pair, which could be neither stored nor sent in a response.
             json.dumps(parsed, ensure_ascii=False).encode()
         return parsed
     except _NOT_JSON as error:
@@ -156,7 +161,7 @@ def parse_json(raw: bytes, **numbers: Any) -> Any:
 
 
 def _fault(error: ValueError | RecursionError) -> str:
-    """Return what is wrong with a body, and at which position."""
+    """Return what is wrong with a body, and the position of the fault."""
     match error:
         case UnicodeDecodeError():
             return f"The body is not UTF-8: byte {error.start} does not begin a character."
@@ -170,9 +175,9 @@ def _fault(error: ValueError | RecursionError) -> str:
 
 
 def _bound(text: str) -> None:
-    """Check the nesting and the number of objects, arrays and values, before a parser creates any."""
+    """Check the nesting and the number of objects, arrays and values, before a parser creates any of them."""
     openers = text.count("[") + text.count("{")
-    # The usual case. Scanning the structure costs about as much as parsing.
+    # Return early in the usual case: scanning the structure costs about as much as parsing.
     if openers <= MAXIMUM_JSON_DEPTH and text.count(",") <= MAXIMUM_JSON_VALUES:
         return
     depth = containers = values = 0
@@ -195,7 +200,7 @@ def _bound(text: str) -> None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # A repeated key is refused, because parsers disagree about which value counts.
+    # Refuse a repeated key, because parsers disagree about which value counts.
     read = dict(pairs)
     if len(read) != len(pairs):
         twice = _first_repeated(name for name, _ in pairs)
@@ -217,7 +222,10 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _pairs(query_string: str) -> Iterable[tuple[str, str]]:
-    """Yield the parameters of a query in the format of HTML forms; `;` is no separator. Raises MalformedRequest."""
+    """Yield the parameters of a query in the format of HTML forms. `;` does not separate parameters.
+
+    Raises MalformedRequest.
+    """
     if not query_string:
         return
     for part in query_string.split("&"):

@@ -44,6 +44,6 @@ class PageResponse(CamelModel):
 
     @classmethod
     def of(cls, page: Page[Any]) -> Self:
-        """Return the model of a page; its one field besides the cursor gets the items."""
+        """Return the model of a page. The items go to the model's one field other than the cursor."""
         (items,) = cls.model_fields.keys() - {"next_cursor"}
         return cls.model_validate({items: page.items, "next_cursor": page.next_cursor}, from_attributes=True)

@@ -1,11 +1,11 @@
-"""The slots that a request holds in each pool, and the key for which they count at the moment."""
+"""The slots that a request holds in each pool, and the key for which the slots count at the moment."""
 
 from wsgiref.types import WSGIEnvironment
 
 from shared.fairness.admission import Pool, PoolKey, Slot, anonymous_key
 from web.http.client_address import client_address
 
-# Key in a request's environ: its `Admission`, if it has one.
+# Key in a request's environ. The value is the request's `Admission`, if it has one.
 ADMISSION = "quartermaster.admission"
 
 
@@ -26,7 +26,7 @@ class Admission:
         return self._thread is not None
 
     def move(self, key: PoolKey) -> None:
-        """Count the request for another key from now on. Raises ConcurrencyLimited, PoolExhausted."""
+        """Count the request's slots for another key from now on. Raises ConcurrencyLimited, PoolExhausted."""
         if key != self.key and self._thread is not None:
             self._thread.move(key, waited_seconds=self.waited_seconds)
         self.key = key
@@ -36,15 +36,16 @@ class Admission:
         self._held.append(pool.acquire(self.key, waited_seconds=self.waited_seconds))
 
     def leave_thread(self) -> None:
-        """Release the thread's slot alone, because a deferred response needs no thread."""
+        """Release only the thread's slot, because a deferred response needs no thread."""
         if self._thread is not None:
             self._thread.release()
 
     def end(self) -> None:
-        """Release all slots. Calling it again has no effect."""
+        """Release all slots. A second call has no effect."""
         if self._thread is not None:
             self._thread.release()
-        # Popped one by one: a second call, or one after a failure, releases only what is left.
+        # Pop the slots one by one: a second call, or a call after a failure, then releases only the remaining
+        # slots.
         while self._held:
             self._held.pop().release()
 

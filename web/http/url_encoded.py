@@ -14,18 +14,18 @@ class RepeatedField(ValueError):
 
 
 def read_fields(encoded: bytes, *, maximum: int) -> dict[str, str]:
-    """Return the fields of a form. Empty values count as not sent.
+    """Return the fields of a form. A field with an empty value counts as not sent.
 
     Raises TooManyFields, RepeatedField, UnicodeDecodeError.
     """
     pairs = [part.partition(b"=") for part in encoded.split(b"&") if part]
-    # Before decoding: a form with a million fields must not cost anything.
+    # Check before decoding: a form with a million fields must cost little.
     if len(pairs) > maximum:
         raise TooManyFields
     fields: dict[str, str] = {}
     for name, _, value in pairs:
         read = decode(name)
-        # Which of the values is meant cannot be known.
+        # Refuse a repeated field: the service cannot know which value the client meant.
         if read in fields:
             raise RepeatedField
         fields[read] = decode(value)
@@ -33,5 +33,5 @@ def read_fields(encoded: bytes, *, maximum: int) -> dict[str, str]:
 
 
 def decode(part: bytes) -> str:
-    """Decode a name or a value. Raises UnicodeDecodeError."""
+    """Decode a form field's name or value. Raises UnicodeDecodeError."""
     return unquote_to_bytes(part.replace(b"+", b" ")).decode("utf-8")

@@ -1,7 +1,7 @@
-"""Types of single values on the wire. Each accepts exactly one format, and describes itself in OpenAPI.
+"""Types of single values on the wire. Each type accepts exactly one format, and has an OpenAPI description.
 
-Pydantic by itself accepts `0` as 1970, `1_20` as 120, braces around a UUID, and truncates a seventh fraction digit.
-Clients would come to depend on each of these.
+Pydantic alone accepts `0` as 1970, `1_20` as 120 and braces around a UUID, and truncates a seventh fraction
+digit. Clients would come to depend on each of these formats.
 """
 
 import re
@@ -43,7 +43,7 @@ def parse_id(value: object) -> UUID:
 
 def parse_count(value: object) -> int:
     """Return a whole number from 0 to 2^63 - 1, from JSON or from plain decimal digits in a query."""
-    # `True` is an int in Python, but not in JSON.
+    # Refuse `True`: it is an int in Python, but not in JSON.
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAXIMUM_COUNT:
         return value
     if isinstance(value, str) and _COUNT.fullmatch(value) and int(value) <= MAXIMUM_COUNT:
@@ -67,7 +67,7 @@ def parse_instant(value: object) -> datetime:
     if isinstance(value, str) and _INSTANT.fullmatch(value):
         try:
             return datetime.fromisoformat(value)
-        # The format is right, but there is no such date.
+        # The format is right, but the date does not exist.
         except ValueError:
             pass
     raise PydanticCustomError(
@@ -76,7 +76,7 @@ def parse_instant(value: object) -> datetime:
 
 
 def render_instant(value: datetime) -> str:
-    """Return a time as RFC 3339 UTC with `Z`, without a fraction if that is zero."""
+    """Return a time as RFC 3339 UTC with `Z`. A fraction of zero is omitted."""
     return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
 
 
@@ -176,7 +176,9 @@ class CamelModel(BaseModel):
         extra="forbid",
         frozen=True,
         strict=True,
-        defer_build=True,  # a process never needs most validators, and building all takes 3 MiB
+        # A process never needs most validators, and building all of them takes 3 MiB, so build them on
+        # demand.
+        defer_build=True,
     )
 
 

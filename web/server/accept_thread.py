@@ -1,11 +1,11 @@
 """The accepting thread of a web process: it reads requests from many sockets and dispatches each complete one.
 
-It never blocks. Buffered requests are limited in bytes, have absolute deadlines, and share the limit among client
-addresses (`request_reader.py`). After a response the connection comes back here to wait for its next request, with the
-bytes of it that have already arrived; while a response is deferred, `response_writer.py` owns its connection. Requests
-of one credential share a limited number of threads (`ready_queue.py`).
+The thread never blocks. Buffered requests are limited in bytes and have absolute deadlines. Client addresses
+share the limit (`request_reader.py`). After a response, the connection comes back to this thread with the
+bytes of its next request that have already arrived. While a response is deferred, `response_writer.py` owns
+its connection. Requests of one credential share a limited number of threads (`ready_queue.py`).
 
-TLS connections keep gunicorn's own handling, because nothing can be read before the handshake. This module overrides
+gunicorn handles TLS connections, because nothing can be read before the handshake. This module overrides
 private parts of gunicorn: `tests/web/server/test_gunicorn_parts.py` names them, and the version is pinned.
 """
 
@@ -34,30 +34,31 @@ from web.server.ready_queue import ReadyQueue
 from web.server.request_reader import IncomingRequest, Limits, RequestReader, Stage
 from web.server.response_writer import DeferredConnection, ResponseWriter
 
-# Enough for a burst, and few enough that connections already accepted are read in between.
+# Enough for a burst, and few enough that the thread soon reads the connections already accepted.
 ACCEPTED_AT_ONCE = 64
-# Kept free for new clients, by evicting a connection of the busiest address.
+# This many connections stay free for new clients: a connection of the busiest address is evicted for them.
 SPARE_CONNECTIONS = 8
-# One credential may use one in so many threads at once. That is below its tenant's share, so others find a thread.
+# One credential may use one in this many threads at once. This is below its tenant's share, so other
+# credentials of the tenant find a thread.
 CREDENTIAL_THREADS_DIVISOR = 4
-# Deadlines are a matter of seconds, so scanning more often would only cost time.
+# Deadlines are several seconds long, so a more frequent scan would only cost CPU time.
 SCAN_SECONDS = 0.25
 PIECE_BYTES = 64 << 10
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class AcceptingWorker(DrainingWorker):
-    """gunicorn's threaded worker, in which a request takes a thread only after all of it has arrived."""
+    """gunicorn's threaded worker, changed: a request gets a thread only when all of it has arrived."""
 
     limits: ClassVar = Limits()
     send_seconds: ClassVar = 60.0
 
     def init_process(self) -> None:
-        """Set up the worker in its own process, and serve."""
+        """Set up the worker in its own process, and serve requests."""
         self.reader = RequestReader(self.limits)
         self.scanned_at = time.monotonic()
         self.busy = 0
-        # Read once: gunicorn looks a setting up in two mappings, three times for `is_ssl`.
+        # Read the setting once: for `is_ssl`, gunicorn reads three settings from two mappings each.
         self.is_tls = bool(self.cfg.is_ssl)
         self.keepalive_seconds = float(self.cfg.keepalive)
         per_credential = max(2, self.cfg.threads // CREDENTIAL_THREADS_DIVISOR)
@@ -77,7 +78,7 @@ class AcceptingWorker(DrainingWorker):
     def accept(self, listener: socket.socket) -> None:
         """Accept up to ACCEPTED_AT_ONCE connections. None takes a thread yet."""
         if not self._accepting:
-            return  # the poller reported this listener before it was closed
+            return  # The poller reported this listener before it was closed, so there is nothing to accept.
         if self.is_tls:
             super().accept(listener)
             return
@@ -94,7 +95,7 @@ class AcceptingWorker(DrainingWorker):
                     raise
                 return
             self.nr_conns += 1
-            # As gunicorn does, except that nothing is submitted to a thread yet.
+            # As gunicorn does, except that the connection is not submitted to a thread yet.
             conn = TConn(self.cfg, sock, address, listener.getsockname())
             conn.incoming = IncomingRequest(conn, address[0] if address else "")
             self._await_request(conn.incoming, self.limits.head_seconds)
@@ -102,7 +103,8 @@ class AcceptingWorker(DrainingWorker):
     def _await_request(self, incoming: IncomingRequest, seconds: float) -> None:
         incoming.deadline = time.monotonic() + (seconds if self.alive else min(seconds, STOPPING_SECONDS))
         self.reader.add(incoming)
-        # The next request is often already in the socket's buffer: read it before paying for a poller registration.
+        # The next request is often already in the socket's buffer: read it before registering with the
+        # poller, which costs more.
         if incoming.stage is Stage.IDLE:
             self._on_readable(incoming, incoming.conn.sock)
         else:
@@ -115,7 +117,7 @@ class AcceptingWorker(DrainingWorker):
 
     def _on_readable(self, incoming: IncomingRequest, sock: socket.socket) -> None:
         if incoming not in self.reader:
-            return  # the poller reported this connection before it was evicted
+            return  # The poller reported this connection before it was evicted, so there is nothing to read.
         try:
             piece = sock.recv(PIECE_BYTES, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -132,7 +134,7 @@ class AcceptingWorker(DrainingWorker):
             self._evict(largest)
 
     def _dispatch_if_complete(self, incoming: IncomingRequest) -> None:
-        """Queue or start a complete request. Refuse one with a head that is too long."""
+        """Queue or start a complete request. Refuse a request whose head is too long."""
         if incoming.stage is Stage.OVERSIZED:
             self._drop(incoming, TOO_LONG)
         elif incoming.stage is Stage.COMPLETE:
@@ -161,20 +163,22 @@ class AcceptingWorker(DrainingWorker):
 
     def _evict(self, incoming: IncomingRequest | None) -> None:
         if incoming is not None:
-            # A client that has sent no body yet gets no response: it may not have sent a request at all.
+            # Send a response only after part of a body: otherwise the client may not have sent a request at
+            # all.
             self._drop(incoming, NO_ROOM if incoming.stage is Stage.BODY else None)
 
     def _drop(self, incoming: IncomingRequest, refusal: Refusal | None = None) -> None:
         self._forget(incoming)
         if refusal is not None:
-            # Before hanging up, and only if the socket takes it at once.
+            # Send the refusal before hanging up, and only if the socket takes it without waiting.
             refuse(self.refusal_writer, incoming.conn.sock, find_target(incoming.data), refusal)
         self._hang_up(incoming.conn)
 
     def _hang_up(self, conn: Any) -> None:
         self.nr_conns -= 1
         hang_up(conn.sock)
-        # Break the reference cycle, so that both are freed at once and not by the garbage collector.
+        # Break the reference cycle, so that both objects are freed immediately and not by the garbage
+        # collector.
         del conn.incoming
 
     def _forget(self, incoming: IncomingRequest) -> None:
@@ -190,7 +194,8 @@ class AcceptingWorker(DrainingWorker):
         if now < self.scanned_at + SCAN_SECONDS:
             return
         self.scanned_at = now
-        # At most half of the threads: overdue requests are mostly refused, and must not displace others.
+        # Use at most half of the threads: most overdue requests are refused, and must not displace other
+        # requests.
         for conn in self.ready_queue.find_overdue(now, self.cfg.threads // 2 - self.busy):
             self._start_next(conn)
         for incoming in [incoming for incoming in self.reader if incoming.deadline < now]:
@@ -205,13 +210,13 @@ class AcceptingWorker(DrainingWorker):
         shut_down_within(self.cfg.graceful_timeout, self.writer.shut_down)
 
     def finish_request(self, conn: Any, fs: Future[Any]) -> None:
-        """Continue with a connection after its thread is done: defer its response, keep it alive, or close it."""
+        """Defer the response of a connection whose thread is done, keep the connection alive, or close it."""
         if self.is_tls:
             super().finish_request(conn, fs)
             return
         self.reader.dispatched_bytes -= conn.dispatched_bytes
         self.busy -= 1
-        # Before the connection itself: its credential's next request need not wait for the cleanup.
+        # Start the credential's next request before the cleanup of this connection, so that it need not wait.
         self._start_next(self.ready_queue.end(conn.sender, time.monotonic()))
         # A cancelled or failed request has no result, and its connection is closed.
         result = None if fs.cancelled() or fs.exception() is not None else fs.result()
@@ -221,8 +226,8 @@ class AcceptingWorker(DrainingWorker):
             self._continue_connection(conn, is_kept=bool(result))
 
     def _on_response_sent(self, conn: Any, is_sent: bool) -> None:  # noqa: FBT001 (through gunicorn's queue)
-        """Reuse the connection if its deferred response and request body are complete, else close it."""
-        # Unread bytes of the body would be parsed as the next request.
+        """Reuse the connection if its response was sent and its request body was read. Otherwise close it."""
+        # Close a connection with unread body bytes: they would be parsed as the next request.
         is_kept = is_sent and getattr(conn.parser.mesg.body.reader, "length", None) == 0
         if is_kept:
             conn.incoming.receive(conn.parser.unreader.take_buffered())
@@ -232,6 +237,6 @@ class AcceptingWorker(DrainingWorker):
         if not is_kept:
             self._hang_up(conn)
             return
-        # The next request may have begun to arrive already. Its part decides how long the rest may take.
+        # The next request may have begun to arrive. Its stage decides how long the rest may take.
         timeouts = {Stage.IDLE: self.keepalive_seconds, Stage.BODY: self.limits.small_body_seconds}
         self._await_request(conn.incoming, timeouts.get(conn.incoming.stage, self.limits.head_seconds))

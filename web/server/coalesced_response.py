@@ -1,6 +1,7 @@
-"""gunicorn's response, changed to send head and body together: each send costs a system call and wakes the client.
+"""gunicorn's response, changed to send head and body together.
 
-This module overrides private parts of gunicorn, which `tests/web/server/test_gunicorn_parts.py` names.
+Each send costs a system call and wakes the client, so one send is cheaper than two. This module overrides
+private parts of gunicorn, which `tests/web/server/test_gunicorn_parts.py` names.
 """
 
 from typing import Any
@@ -18,7 +19,10 @@ class CoalescedResponse(wsgi.Response):  # type: ignore[misc]
     _is_file = False
 
     def send_headers(self) -> None:
-        """Buffer the head until the first piece of the body. A file's head is sent now: the kernel sends the file."""
+        """Buffer the head until the first piece of the body.
+
+        The head of a file is sent immediately, because the kernel sends the file.
+        """
         if self.headers_sent:
             return
         lines = [*self.default_headers(), *(f"{name}: {value}\r\n" for name, value in self.headers), "\r\n"]
@@ -49,13 +53,14 @@ class CoalescedResponse(wsgi.Response):  # type: ignore[misc]
 def send_response(application: Any, environ: dict[str, Any], response: Any, log: Any) -> bool:
     """Send the application's response. Return whether the connection can take another request.
 
-    Raises StopIteration, which makes gunicorn give up the connection, if the application fails after the head was sent.
+    If the application fails after the head was sent, raises StopIteration, which makes gunicorn close the
+    connection.
     """
     try:
         _send(application(environ, response.start_response), response)
     except OSError:
-        raise  # the client is gone; gunicorn handles that quietly
-    except (Exception, SystemExit):  # gunicorn's master ends a stuck worker with SystemExit
+        raise  # The client is gone. gunicorn handles this error without a log line.
+    except (Exception, SystemExit):  # gunicorn's master ends a stuck worker with SystemExit, so catch it too.
         if not response.headers_sent:
             raise
         # Close the connection: after the head, an error page would become part of the body.
@@ -66,7 +71,7 @@ def send_response(application: Any, environ: dict[str, Any], response: Any, log:
 
 
 def _send(pieces: Any, response: Any) -> None:
-    """Send all pieces, and close them in any case, as WSGI requires."""
+    """Send all pieces. Close them even after an error, as WSGI requires."""
     try:
         if isinstance(pieces, wsgi.FileWrapper):
             response.write_file(pieces)
@@ -75,6 +80,6 @@ def _send(pieces: Any, response: Any) -> None:
                 response.write(piece)
         response.close()
     finally:
-        # Releases the request's slots, also if the client hung up.
+        # Closing releases the request's slots, even if the client has hung up.
         if hasattr(pieces, "close"):
             pieces.close()

@@ -1,6 +1,7 @@
 """Refusals that the server sends by itself, before the application sees the request.
 
-The application renders them (`extensions["error_dialects"]`), so each client gets the error format of its path.
+The application renders the refusals (`extensions["error_dialects"]`), so each client gets the error format of
+its path.
 """
 
 import re
@@ -41,11 +42,11 @@ class RefusalWriter(Protocol):
     """Renders the complete response to a refused request."""
 
     def refuse(self, target: str, status: int, code: str, detail: str) -> bytes:
-        """Return the response's bytes, head included."""
+        """Return the bytes of the response, including the head."""
 
 
 class PlainRefusalWriter:
-    """Renders a head alone, for an application without error formats."""
+    """Renders only a status line and a head, for an application without error formats."""
 
     def refuse(self, target: str, status: int, code: str, detail: str) -> bytes:  # noqa: ARG002 (the port's)
         """Return the status line and a minimal head."""
@@ -61,7 +62,7 @@ def find_refusal_writer(application: Any) -> RefusalWriter:
 
 
 def refuse(writer: RefusalWriter, sock: socket.socket, target: str, refusal: Refusal) -> None:
-    """Send a refusal, as much of it as the socket takes at once: the server never waits for a client."""
+    """Send as much of a refusal as the socket takes without waiting: the server never waits for a client."""
     answer = writer.refuse(target, refusal.status, refusal.code, refusal.detail)
     with suppress(OSError):
         # A refusal is short, so it fits the socket's buffer unless the client does not read.
@@ -69,7 +70,7 @@ def refuse(writer: RefusalWriter, sock: socket.socket, target: str, refusal: Ref
 
 
 def unreadable(status: int) -> Refusal:
-    """Return the refusal for a status with which gunicorn rejects a request that it cannot parse, or fails."""
+    """Return the refusal for the status that gunicorn sends when it cannot parse a request, or when it fails."""
     if status == FAILED.status:
         return FAILED
     return Refusal(status, "malformed_request", _DETAILS.get(status, "The request is malformed."))

@@ -1,10 +1,11 @@
 """Complete requests that wait for a thread. One credential may use a limited number of threads at once.
 
-Without the limit, a burst of one client would fill all threads, only to be refused there for exceeding its tenant's
-share (`shared/fairness/admission.py`). Here the rest of the burst waits without a thread. The credential is not
-verified yet, which is safe: a request with a stolen credential only waits behind that credential's own. A request that
-has waited too long gets a thread after all, a few at a time and while most are free, and there a response that says
-why. Requests without a credential do not wait here.
+Without the limit, a burst of one client would fill all threads, only to be refused there for exceeding its
+tenant's share (`shared/fairness/admission.py`). In this queue the rest of the burst waits without a thread.
+The credential is not verified yet. That is safe: a request with a stolen credential only waits behind
+requests with the same credential. A request that has waited too long gets a thread, which refuses it with the
+reason. Only a few overdue requests get one, and only while most threads are free. Requests without a
+credential do not wait here.
 """
 
 from collections import deque
@@ -18,7 +19,7 @@ OVERDUE_PER_CREDENTIAL = 2
 
 @dataclass(slots=True)
 class _Sender:
-    """The requests of one credential: how many run, and which wait since when."""
+    """The requests of one credential: how many are running, which are waiting, and since when."""
 
     running: int = 0
     waiting: deque[tuple[float, Any]] = field(default_factory=deque)
@@ -37,7 +38,7 @@ class ReadyQueue:
         """Count a request as running and return True. If its credential is at the limit, queue it and return False."""
         if sender is None:
             return True
-        # Keyed by the header's bytes: two spellings of one credential only get two queues.
+        # The key is the header's bytes. Two spellings of one credential get two queues, which does no harm.
         queue = self._senders.setdefault(sender, _Sender())
         if queue.running < self._max_per_credential:
             queue.running += 1
@@ -50,17 +51,17 @@ class ReadyQueue:
         if sender is None:
             return None
         queue = self._senders[sender]
-        # The next request takes over this one's place, so `running` does not change.
+        # The next request takes the place of the finished one, so `running` does not change.
         if queue.waiting and queue.running <= self._limit(queue, now):
             return queue.waiting.popleft()[1]
         queue.running -= 1
         if not queue.running:
-            # Otherwise the dictionary would grow with every credential ever sent.
+            # Remove the entry: otherwise the dictionary would grow with every credential ever sent.
             del self._senders[sender]
         return None
 
     def find_overdue(self, now: float, room: int) -> list[Any]:
-        """Return up to `room` overdue requests, one of each credential. They count as running from now on."""
+        """Return up to `room` overdue requests, at most one of each credential. Count them as running."""
         overdue: list[Any] = []
         for queue in self._senders.values():
             if len(overdue) >= room:
@@ -78,5 +79,5 @@ class ReadyQueue:
         )
 
     def _is_overdue(self, sender: _Sender, now: float) -> bool:
-        """Return whether the first waiting request has waited too long."""
+        """Return whether the sender's first waiting request has waited too long."""
         return bool(sender.waiting) and sender.waiting[0][0] + self._max_wait_seconds < now

@@ -1,8 +1,8 @@
-"""Requests that are still arriving: their bytes, their deadlines, and which are evicted when memory or sockets run out.
+"""Requests that are still arriving: their bytes and deadlines, and which to evict if memory or sockets run out.
 
-Nothing here touches a socket or waits. The rule it protects: an arriving request costs memory and a connection, never a
-thread. Client addresses share memory and connections (an IPv6 address counts as its /64 network), and the address that
-uses most loses first.
+This module touches no socket and never waits. The rule it protects: an arriving request costs memory and a
+connection, never a thread. Client addresses share memory and connections (an IPv6 address counts as its /64
+network). When memory or connections run out, the address that uses most loses first.
 """
 
 import re
@@ -15,7 +15,7 @@ from typing import Any
 
 from shared.fairness.admission import anonymous_key
 
-# Twice what nginx passes on. gunicorn checks its own, lower limits on lines and fields once the head is complete.
+# Twice the length that nginx passes on. gunicorn checks its own, lower limits once the head is complete.
 LONGEST_HEAD_BYTES = 64 << 10
 SMALL_BODY_BYTES = 128 << 10
 _END = b"\r\n\r\n"
@@ -26,7 +26,7 @@ _BARE_LF = re.compile(rb"(?<!\r)\n")
 
 
 class Stage(Enum):
-    """How much of a request has arrived. OVERSIZED: the head has exceeded its limit."""
+    """How much of a request has arrived. OVERSIZED: the head has exceeded its limit of bytes."""
 
     IDLE = auto()
     HEAD = auto()
@@ -46,7 +46,7 @@ class Limits:
 
 
 class IncomingRequest:
-    """The next request of one connection, as far as it has arrived."""
+    """The bytes of a connection's next request that have arrived so far."""
 
     __slots__ = ("_length", "address", "conn", "data", "deadline", "is_watched", "sender", "stage")
 
@@ -61,7 +61,10 @@ class IncomingRequest:
         self._length = 0
 
     def receive(self, piece: bytes) -> None:
-        """Add bytes. A request is complete, too, if only a thread can read the rest of it or refuse it."""
+        """Add bytes to the request.
+
+        The request also counts as complete if only a thread can read the rest of it or refuse it.
+        """
         if not piece:
             return
         # Search new bytes only: a head that arrives byte by byte must not cost quadratic time.
@@ -73,7 +76,7 @@ class IncomingRequest:
             self.stage = Stage.COMPLETE
 
     def take_all(self) -> bytes:
-        """Return all bytes and reset, for the next request of the connection."""
+        """Return all bytes of the request and reset this object for the connection's next request."""
         data = bytes(self.data)
         self.data = bytearray()
         self.stage = Stage.IDLE
@@ -81,7 +84,7 @@ class IncomingRequest:
         return data
 
     def _parse_head(self, seen: int) -> None:
-        # The end may straddle two pieces: the search starts a few bytes before the new ones.
+        # The end of the head may straddle two pieces, so start the search a few bytes before the new piece.
         end = self.data.find(_END, seen)
         if end >= 0:
             head = bytes(self.data[: end + 2])
@@ -89,12 +92,12 @@ class IncomingRequest:
             self.sender = credential[1] if credential else None
             found = _LENGTH.search(head)
             length = int(found[1]) if found else 0
-            # Any other body is read by the thread, with its own deadlines (`web/http/receive_deadlines.py`).
+            # A thread reads any other body, with deadlines of its own (`web/http/receive_deadlines.py`).
             is_small = length <= SMALL_BODY_BYTES and not _ONLY_FOR_A_THREAD.search(head)
             self._length = end + len(_END) + (length if is_small else 0)
             self.stage = Stage.BODY
         elif _BARE_LF.search(self.data, seen):
-            # gunicorn refuses such a head at once. Waiting for a proper end would only delay that.
+            # gunicorn refuses such a head at once, so do not wait for its end.
             self.stage = Stage.COMPLETE
         else:
             self.stage = Stage.HEAD if len(self.data) <= LONGEST_HEAD_BYTES else Stage.OVERSIZED
@@ -111,12 +114,12 @@ class RequestReader:
         self._total_bytes = 0
 
     def __iter__(self) -> Iterator[IncomingRequest]:
-        """Iterate over all of them; do not add or remove any meanwhile."""
+        """Iterate over all requests. Do not add or remove a request meanwhile."""
         for requests in self._by_address.values():
             yield from requests
 
     def __contains__(self, incoming: IncomingRequest) -> bool:
-        """Return whether the rest of the request may still arrive."""
+        """Return whether the reader holds this request, so that the rest of it may still arrive."""
         return incoming in self._by_address.get(incoming.address, ())
 
     def add(self, incoming: IncomingRequest) -> None:
@@ -134,11 +137,11 @@ class RequestReader:
             del self._bytes[incoming.address]
 
     def receive(self, incoming: IncomingRequest, piece: bytes) -> None:
-        """Add bytes to a request, and set the deadline of the part that begins: head or body."""
+        """Add bytes to a request. When its head or body begins, set the deadline of that stage."""
         before = incoming.stage
         incoming.receive(piece)
         self._count(incoming, len(piece))
-        # A kept connection may be idle for longer than a head may take.
+        # Set a new deadline: a kept connection may be idle for longer than a head may take.
         if before is Stage.IDLE:
             incoming.deadline = min(incoming.deadline, time.monotonic() + self.limits.head_seconds)
         if incoming.stage is Stage.BODY and before is not Stage.BODY:
@@ -150,7 +153,10 @@ class RequestReader:
         return self._total_bytes + self.dispatched_bytes > self.limits.gathered_bytes
 
     def find_victim_by_connections(self) -> IncomingRequest | None:
-        """Return the request to evict when connections run out: the oldest of the address that has most."""
+        """Return the request to evict when connections run out.
+
+        It is the oldest request of the address that has most connections.
+        """
         if not self._by_address:
             return None
         return next(
@@ -158,10 +164,13 @@ class RequestReader:
         )
 
     def find_victim_by_bytes(self) -> IncomingRequest | None:
-        """Return the request to evict when memory runs out: the oldest non-empty one of the address with most bytes."""
+        """Return the request to evict when memory runs out.
+
+        It is the oldest non-empty request of the address that has most bytes buffered.
+        """
         if not self._total_bytes:
             return None
-        # Linear in the number of addresses, but it runs only when memory is exhausted.
+        # The search is linear in the number of addresses, but it runs only when memory is exhausted.
         address = max(self._bytes, key=self._bytes.__getitem__)
         return next(incoming for incoming in self._by_address[address] if incoming.data)
 

@@ -1,10 +1,11 @@
 """Sends deferred responses (`shared/runtime/deferred_responses.py`) from one thread of the process.
 
-A request's thread hands over the connection with its response. A wake-up, or a timer, makes the writer read the next
-pieces: in its own thread if that cannot block, else in one of a few threads, because a server that they ask may be
-down. One connection is read for a limited number of pieces at a time, and not at all while too many bytes are buffered
-for its client. Pieces are sent without blocking. A client that hangs up, or receives nothing for `send_seconds`, ends
-its response. The writer returns the connection when the response is over.
+A request's thread hands over the connection with its response. A wake-up or a timer makes the writer read the
+next pieces. The writer reads in its own thread if the response cannot block. Otherwise it reads in one of a
+few pool threads, because a server that the response depends on may be down. The writer reads a limited number
+of pieces of one response before it turns to the next response. It reads none while too many bytes are
+buffered for the client. The writer sends without blocking. A client that hangs up, or receives nothing for
+`send_seconds`, ends its response. The writer returns the connection when the response is over.
 """
 
 import heapq
@@ -27,7 +28,7 @@ from shared.runtime.deferred_responses import DeferredResponse
 log = get_logger(__name__)
 
 BLOCKING_THREADS = 8
-# Responses that are due within one tick of each other are read together.
+# Responses that become due within the same tick are read together.
 TICK_SECONDS = 0.05
 # A response is not read while more than this is buffered for its client.
 OUTBOX_BYTES = 64 << 10
@@ -36,13 +37,13 @@ _GONE = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
 class Outbox(bytearray):
-    """Replaces the socket of gunicorn's response and buffers what it sends."""
+    """Replaces the socket of gunicorn's response and buffers the bytes that gunicorn sends."""
 
     sendall = bytearray.extend
 
 
 class State(Enum):
-    """The state of a deferred response. It is READING also while it waits for a thread to read it."""
+    """The state of a deferred response. A response that waits for a pool thread is READING too."""
 
     IDLE = auto()
     QUEUED = auto()
@@ -71,11 +72,15 @@ class DeferredConnection:
 
     @property
     def is_full(self) -> bool:
-        """Whether the client must first receive what is buffered."""
+        """Whether the client must receive buffered bytes before more of the response is read."""
         return len(self.outbox) > OUTBOX_BYTES
 
     def release(self) -> None:
-        """Drop all references to a finished response: its wake-up and the timers keep this object alive for a while."""
+        """Drop all references to a finished response.
+
+        The wake-up and the timers keep this object alive for a while, and it would keep the response in
+        memory.
+        """
         del self.conn, self.pieces, self.response, self.outbox
 
     def read_pieces(self) -> None:
@@ -88,12 +93,12 @@ class DeferredConnection:
                 if not piece:
                     break
                 self.response.write(piece)
-            except Exception:  # as in gunicorn: after the head, a failed response can only be aborted
+            except Exception:  # After the head, a failed response can only be aborted, as in gunicorn.
                 log.exception("answer.failed")
                 self.is_broken = True
                 return
         else:
-            # More pieces may be ready. Let other connections go first.
+            # More pieces may be ready. Mark the response as due and let other connections go first.
             self.is_woken = True
             return
         if piece is None:
@@ -105,7 +110,10 @@ class ResponseWriter:
     """Sends all deferred responses of a process."""
 
     def __init__(self, return_connection: Callable[[Any, bool], None], *, send_seconds: float) -> None:
-        """Call `return_connection(conn, is_sent)` for each connection after its response is over, complete or not."""
+        """Call `return_connection(conn, is_sent)` for each connection when its response is over.
+
+        `is_sent` is false if the response is incomplete.
+        """
         self._return_connection = return_connection
         self._send_seconds = send_seconds
         self._lock = threading.Lock()
@@ -126,7 +134,7 @@ class ResponseWriter:
         self._wake()
 
     def shut_down(self, *, for_good: bool = False) -> None:
-        """End all deferred responses cleanly; `for_good` also those that are added later."""
+        """End all deferred responses cleanly. If `for_good`, also end those that are added later."""
         self._is_shutting_down = for_good
         self._must_notify = True
         self._wake()
@@ -141,7 +149,7 @@ class ResponseWriter:
 
     def _wake(self) -> None:
         if self._is_asleep:
-            self._is_asleep = False  # before the write: another thread need not wake the writer again
+            self._is_asleep = False  # Set before the write, so that no other thread wakes the writer again.
             os.eventfd_write(self._wake_fd, 1)
 
     def _on_wake_up(self, connection: DeferredConnection) -> None:
@@ -159,7 +167,8 @@ class ResponseWriter:
         while True:
             try:
                 self._run_once()
-            except Exception:  # without this thread, no deferred response would ever be sent
+            # Log the error and continue: without this thread, no deferred response would ever be sent.
+            except Exception:
                 log.exception("answers.not_written")
 
     def _run_once(self) -> None:
@@ -177,14 +186,16 @@ class ResponseWriter:
                 connection.pieces.shut_down()
         while self._read_done:
             self._after_read(self._read_done.popleft())
-        # Only those that are ready now: a response that is ready again at once must not keep the others waiting.
+        # Handle only the responses that are ready now: one that is ready again at once must not delay the
+        # others.
         for _ in range(len(self._ready)):
             self._read(self._ready.popleft())
         self._run_timers(time.monotonic())
 
     def _sleep(self) -> list[tuple[int, int]]:
         self._is_asleep = (
-            True  # before the queues are checked: a thread that adds to them later wakes the writer
+            # Set before the queues are checked: a thread that adds to a queue later then wakes the writer.
+            True
         )
         try:
             if self._new or self._read_done or self._ready or self._must_notify:
@@ -203,7 +214,7 @@ class ResponseWriter:
         connection.pieces.wake_up.wake_through(partial(self._on_wake_up, connection))
         if self._is_shutting_down:
             connection.pieces.shut_down()
-        self._on_wake_up(connection)  # a wake-up before this line had no listener
+        self._on_wake_up(connection)  # A wake-up before the line above had no listener, so read once.
 
     def _read(self, connection: DeferredConnection) -> None:
         if not self._claim(connection, State.QUEUED):
@@ -219,7 +230,7 @@ class ResponseWriter:
         self._after_read(connection)
 
     def _claim(self, connection: DeferredConnection, state: State) -> bool:
-        """Reserve a response in this state for one reader. Return False if it is in another state."""
+        """Reserve a response for one reader if it is in this state. Return False if it is in another state."""
         with self._lock:
             if connection.state is not state:
                 return False
@@ -228,14 +239,14 @@ class ResponseWriter:
             return True
 
     def _read_in_thread(self, connections: list[DeferredConnection]) -> None:
-        """Read responses that may block; runs in a thread of the pool."""
+        """Read responses that may block. Runs in a thread of the pool."""
         for connection in connections:
             connection.read_pieces()
             self._read_done.append(connection)
             self._wake()
 
     def _after_read(self, connection: DeferredConnection) -> None:
-        """Send what was read, and read again if a wake-up arrived meanwhile."""
+        """Send the pieces that were read. Read again if a wake-up arrived meanwhile."""
         connection.resume_at = time.monotonic() + connection.pieces.idle_seconds
         with self._lock:
             connection.state = State.IDLE
@@ -246,7 +257,7 @@ class ResponseWriter:
     def _flush(self, connection: DeferredConnection) -> None:
         """Send as much as the socket takes, and end a response that is finished or broken."""
         if connection.state in (State.READING, State.CLOSED):
-            return  # a pool thread may be writing to the outbox
+            return  # A pool thread may be writing to the outbox, so leave it alone.
         if not connection.is_broken and connection.outbox:
             self._send(connection)
         if connection.is_broken or (connection.is_finished and not connection.outbox):
@@ -267,7 +278,7 @@ class ResponseWriter:
             connection.stalled_at = None
         elif sent or not was_stalled:
             connection.stalled_at = time.monotonic()
-        # Ask for EPOLLOUT only while bytes are left: the poll would return at once otherwise.
+        # Ask for EPOLLOUT only while bytes are left: otherwise every poll would return at once.
         if was_stalled != bool(connection.outbox):
             self._poll.modify(
                 connection.fd, select.EPOLLRDHUP | (select.EPOLLOUT if connection.outbox else 0)
@@ -280,7 +291,8 @@ class ResponseWriter:
             connection.state = State.CLOSED
         del self._connections[connection.fd]
         self._poll.unregister(connection.fd)
-        # Closing an unfinished response may cancel a call at a server, and wait for it.
+        # Closing an unfinished response may cancel a call at another server and wait for it, so use a pool
+        # thread.
         if connection.is_finished or not connection.pieces.is_blocking:
             _close(connection.pieces)
         else:
@@ -313,14 +325,14 @@ class ResponseWriter:
     def _schedule(self, connection: DeferredConnection, now: float) -> None:
         at = connection.resume_at if connection.resume_at > now else now + connection.pieces.idle_seconds
         at = min(at, (connection.stalled_at or now) + self._send_seconds)
-        # Never in the past: a due response that a pool thread is reading would keep this loop busy.
+        # Never schedule in the past: this loop would spin while a pool thread reads a response that is due.
         at = max(at, now + TICK_SECONDS)
         heapq.heappush(self._timers, (at, next(self._numbers), connection))
 
 
 def _close(pieces: DeferredResponse) -> None:
-    """Close a response. One that was not read to its end may have a call to cancel first."""
+    """Close a response. If it was not read to its end, closing may first cancel a call."""
     try:
         pieces.close()
-    except Exception:  # a failure here must not end the writer's thread
+    except Exception:  # Log the failure: it must not end the writer's thread.
         log.exception("answer.not_closed")

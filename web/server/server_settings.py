@@ -1,4 +1,7 @@
-"""Settings of the HTTP server, which no other process reads. An invalid one ends the start with an instruction."""
+"""Settings of the HTTP server, which no other process reads.
+
+If a setting is invalid, the start ends with an error that says how to correct it.
+"""
 
 from typing import Annotated
 

@@ -1,8 +1,8 @@
 """The worker class of a web process: its threads answer the requests that `accept_thread.py` has read.
 
-A thread reads the body itself if it is chunked, announced by `Expect`, or longer than `SMALL_BODY_BYTES`; then only the
-head was read before. A deferred response (`shared/runtime/deferred_responses.py`) leaves its thread, and
-`response_writer.py` sends it.
+A thread reads the body itself if it is chunked, announced by `Expect`, or longer than `SMALL_BODY_BYTES`. For
+such a request, `accept_thread.py` reads only the head. A deferred response
+(`shared/runtime/deferred_responses.py`) leaves its thread, and `response_writer.py` sends it.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ from web.server.response_writer import DeferredConnection
 
 # How long a thread waits for the next request of its connection.
 LINGER_MILLISECONDS = 10
-# How long a thread waits for its own response before it is deferred, because deferring costs more CPU.
+# A thread waits this long for its own response before deferring it, because deferring costs more CPU.
 SPARE_SECONDS = 0.25
-# Threads wait only while at most one in so many are busy.
+# Threads wait for their own responses only while at most one thread in this many is busy.
 SPARE_THREADS_DIVISOR = 8
 
 
@@ -44,7 +44,7 @@ class BufferingWorker(AcceptingWorker):
     """Answers requests in threads, and frees the thread of a response that is deferred."""
 
     def init_process(self) -> None:
-        """Set up the worker in its own process, and serve."""
+        """Set up the worker in its own process, and serve requests."""
         self.thread = threading.local()
         self.spare_threads = max(1, self.cfg.threads // SPARE_THREADS_DIVISOR)
         super().init_process()
@@ -56,19 +56,21 @@ class BufferingWorker(AcceptingWorker):
             self.wsgi: Any = partial(self._call, self.wsgi)
 
     def handle(self, conn: Any) -> Any:
-        """Answer the request of a connection, and those that follow closely while no other request waits for a thread.
+        """Answer the request of a connection.
 
+        Also answer its next requests, if they arrive soon and no other request needs the thread.
         Return a DeferredConnection, or whether the connection can be kept.
         """
         if self.is_tls:
             return super().handle(conn)
         self.thread.waited_seconds = time.monotonic() - conn.arrived_at
         while True:
-            # gunicorn would otherwise wait for the socket, although the bytes are already here.
+            # Without this, gunicorn would wait for the socket, although the bytes have been read already.
             conn.data_ready = True
             conn.init()
             data = conn.incoming.take_all()
-            # Needed only if gunicorn cannot parse the request: the error format depends on its path.
+            # The target is needed only if gunicorn cannot parse the request: the error format depends on its
+            # path.
             self.thread.target = find_target(data)
             conn.parser.unreader.unread(data)
             try:
@@ -80,15 +82,21 @@ class BufferingWorker(AcceptingWorker):
             conn.incoming.receive(conn.parser.unreader.take_buffered())
             if not self._has_next_request(conn):
                 return True
-            # The next request of this connection did not wait in the queue.
+            # The next request of this connection did not wait in the queue, so its waiting time is 0.
             self.thread.waited_seconds = 0.0
 
     def write_error(self, sock: socket.socket, status: int, reason: str, message: str) -> None:  # noqa: ARG002
-        """Refuse a request that gunicorn cannot parse, in the error format of its path instead of gunicorn's page."""
+        """Refuse a request that gunicorn cannot parse.
+
+        The response has the error format of the request's path, and is not gunicorn's page.
+        """
         refuse(self.refusal_writer, sock, getattr(self.thread, "target", ""), unreadable(status))
 
     def handle_request(self, req: Any, conn: Any) -> bool:
-        """Answer a request like gunicorn, without hooks and access log. Return whether the connection can be kept."""
+        """Answer a request as gunicorn does, but without hooks and access log.
+
+        Return whether the connection can be kept.
+        """
         asked = (req, conn.sock, conn.client, conn.server, self.cfg)
         response, environ = wsgi.create(*asked, response_class=CoalescedResponse)
         environ["wsgi.multithread"] = True
@@ -105,7 +113,7 @@ class BufferingWorker(AcceptingWorker):
         environ[WAITED] = self.thread.waited_seconds
         answer = application(environ, start_response)
         if isinstance(answer, DeferredResponse):
-            # gunicorn would iterate over the response in this thread.
+            # Leave by an exception: gunicorn would iterate over the response in this thread.
             raise _DeferResponse(answer, start_response.__self__)
         return answer
 
@@ -115,11 +123,14 @@ class BufferingWorker(AcceptingWorker):
 
     @property
     def _is_thread_needed(self) -> bool:
-        """Whether a request waits for a thread, or the worker is stopping."""
+        """Whether a request waits for a thread or the worker is stopping."""
         return self.tpool._work_queue.qsize() > 0 or not self.alive  # noqa: SLF001 (there is no public accessor)
 
     def _has_next_request(self, conn: Any) -> bool:
-        """Wait briefly for the next request. Handing the connection back costs an eighth of a model call's CPU time."""
+        """Wait briefly for the next request, and return whether it has arrived.
+
+        Handing the connection back costs an eighth of a model call's CPU time.
+        """
         if self._is_thread_needed:
             return False
         if conn.incoming.stage is not Stage.COMPLETE and is_readable(conn.sock, LINGER_MILLISECONDS):
