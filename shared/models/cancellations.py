@@ -1,7 +1,7 @@
-"""Cancel calls that no client waits for, from a background thread of the web process.
+"""Cancel calls whose clients have left, from a background thread of the web process.
 
-One round trip to Valkey cancels all calls of a batch. While Valkey is unreachable, cancellations are kept and retried:
-the worker of a silent call would not notice otherwise that its client has left.
+Calls are cancelled in batches, to save round trips to Valkey. While Valkey is unreachable, cancellations are kept and
+retried. Without a cancellation, a worker learns only at its next reply that the client has left.
 """
 
 import threading
@@ -21,14 +21,14 @@ BATCH_SECONDS = 0.01
 RETRY_SECONDS = 1.0
 BATCH_SIZE = 500
 MAX_PENDING = 10_000
-"""Pending cancellations of one process. Beyond it the oldest is dropped; its call ends at its next reply."""
+"""Maximum number of pending cancellations in one process. More drop the oldest, whose call ends at its next reply."""
 
 
 class Cancellations:
-    """The calls of a process that are to be cancelled; safe to share between threads."""
+    """The calls of one process that must be cancelled; safe to share between threads."""
 
     def __init__(self, queue: CallQueue) -> None:
-        """Create the sender of cancellations to this queue."""
+        """Create the sender of cancellations for the calls of this queue."""
         self._queue = queue
         self._pending: dict[UUID, None] = {}
         self._lock = threading.Lock()
@@ -45,12 +45,12 @@ class Cancellations:
         with self._lock:
             self._pending[invocation_id] = None
             if len(self._pending) > MAX_PENDING:
-                # The oldest goes first: its call has had the most time to notice by itself.
+                # Drop the oldest cancellation: its call is the most likely to have ended already.
                 del self._pending[next(iter(self._pending))]
         self._sender.wake()
 
     def close(self) -> None:
-        """Send what is pending, if Valkey is reachable, and stop."""
+        """Stop the thread, then send the pending cancellations if Valkey is reachable."""
         self._sender.stop(wait=True)
         try:
             self._send()
@@ -62,7 +62,7 @@ class Cancellations:
             with self._lock:
                 batch = list(islice(self._pending, BATCH_SIZE))
             try:
-                # Outside the lock, so that `add` never waits for Valkey.
+                # Call Valkey outside the lock, so that `add` never waits for it.
                 self._queue.withdraw(*batch)
             except redis.RedisError as error:
                 raise ServiceUnavailable("Valkey does not accept cancellations of model calls.") from error

@@ -34,7 +34,7 @@ class Endpoint(StrEnum):
 class ProviderEntry:
     """A provider as the operators configured it.
 
-    It holds the names of environment variables with secrets, never a secret.
+    The entry contains the names of the environment variables with the provider's secrets, never a secret.
     """
 
     name: str
@@ -54,9 +54,9 @@ class ProviderEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """One place that serves a model: a provider, the model's name there, and the dialect.
+    """A provider that serves a model, the model's name at this provider, and the dialect of requests.
 
-    `streams_only`: the upstream supports streamed replies only.
+    `streams_only` is whether the upstream supports streamed replies only.
     """
 
     provider: ProviderEntry
@@ -89,7 +89,7 @@ class ModelEntry:
 
     @property
     def produces_text(self) -> bool:
-        """Whether the list of text-producing models contains it."""
+        """Whether the model's output includes text. `GET /v1/models` lists only such models."""
         return "text" in self.output_modalities
 
     def supports(self, endpoint: Endpoint) -> bool:
@@ -104,7 +104,7 @@ class Catalog:
 
     def __init__(self, models: Iterable[ModelEntry]) -> None:
         """Create a catalog of models with unique ids, in the order in which they are listed."""
-        # A read-only view, because all threads of the process share the catalog.
+        # Make the mapping read-only, because all threads of the process share the catalog.
         self._by_id: Mapping[str, ModelEntry] = MappingProxyType({model.id: model for model in models})
         self.entries: tuple[ModelEntry, ...] = tuple(
             model for model in self._by_id.values() if model.produces_text
@@ -126,9 +126,9 @@ class Catalog:
 def upstreams_for(entry: ModelEntry, request: ParsedRequest) -> ModelEntry:
     """Return the entry with only the upstreams that can express the request in their dialect.
 
-    Raises InvalidRequest, naming the field, if no upstream remains.
+    If no upstream remains, raises InvalidRequest with the name of a field that prevents the translation.
     """
-    # The usual case. A translation would cost as much as parsing the body again.
+    # Skip the trial translation in the usual case: it would take as long as parsing the body again.
     if all(upstream.dialect is request.dialect for upstream in entry.upstreams):
         return entry
     translatable, refusal = [], InvalidRequest()

@@ -1,8 +1,8 @@
-"""The catalog in force: read at start, and again when the operators' file has changed.
+"""The catalog in force: read when a process starts, and again when the operators' file has changed.
 
 A change is in force in every process within two seconds, without a restart. An invalid change is logged, and the
-previous catalog stays in force. Processes that serve calls poll the file with a thread (`watch`); others check when
-they read. Without a file, the catalog has only the scripted models.
+previous catalog stays in force. In processes that serve calls, a thread polls the file (`watch`). In other processes,
+`current` checks the file. Without a file, the catalog has only the scripted models.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = get_logger(__name__)
 
 CHECK_INTERVAL_SECONDS = 1.0
 SETTLED_SECONDS = 0.5
-"""A file is complete if its last change is older than this: no editor is still writing it."""
+"""A file counts as complete if its last change is at least this old: no editor is still writing the file."""
 SCRIPTED_CATALOG = '''
 [providers.scripted]
 kind = "scripted"
@@ -53,7 +53,7 @@ _SecretRoute = tuple[str, str | None, str | None, str | None, _Pairs, _Pairs]
 
 
 class CatalogFile:
-    """Provides the current catalog; cheap enough for every request, safe to share between threads."""
+    """Provides the catalog in force; fast enough to call for every request, and safe to share between threads."""
 
     def __init__(self, path: Path | None, *, check_interval_seconds: float = CHECK_INTERVAL_SECONDS) -> None:
         """Read the file, or use the scripted models if `path` is None. Raises CatalogInvalid."""
@@ -79,7 +79,7 @@ class CatalogFile:
 
     def check(self) -> None:
         """Read the file if it has changed, unless another thread is reading it."""
-        # Without blocking: a request must not wait for another thread's file access.
+        # Do not block: a request must not wait for another thread's file access.
         if self._path is None or not self._checking.acquire(blocking=False):
             return
         try:
@@ -89,25 +89,25 @@ class CatalogFile:
             self._checking.release()
 
     def watch(self) -> CatalogFile:
-        """Poll the file from now on in a thread, and return self."""
+        """Start a thread that polls the file. Return self."""
         if self._path is not None:
             self._watcher.start()
         return self
 
     def close(self) -> None:
-        """Stop polling."""
+        """Stop the thread that polls the file."""
         self._watcher.stop()
 
     def trusts(self, provider: ProviderEntry) -> bool:
         """Return whether a provider's secrets may be sent along its route.
 
-        True if it needs no secret, or if a catalog that this process has read used the same secrets on the same route.
+        True if the provider needs no secret, or if this process has read a catalog with the same secrets on this route.
         """
         if provider.api_key_env is None and not provider.header_envs:
             return True
         route = _secret_route(provider)
         if not self._has_trusted(route):
-            # The catalog of the web process may be newer than this one.
+            # Read the file if it has changed: the web process may have read a newer catalog than this process.
             self.check()
         return self._has_trusted(route)
 
@@ -116,7 +116,7 @@ class CatalogFile:
 
     def _reload_if_changed(self, path: Path) -> None:
         signature = self._signature()
-        # A recently changed file may be incomplete, and the first half of a file can be valid TOML.
+        # Wait until the file is complete: it may be half written, and the first half of a file can be valid TOML.
         is_settled = signature == self._last_seen or self._is_old(path)
         self._last_seen = signature
         if signature == self._loaded or not is_settled:
@@ -127,11 +127,11 @@ class CatalogFile:
         except CatalogInvalid as error:
             log.warning("catalog.invalid", problems=error.problems)
             return
-        # It changed while it was read: read it again at the next check.
+        # If the file changed while it was read, discard the catalog and read again at the next check.
         if self._signature() != signature:
             self._loaded = None
             return
-        # Earlier routes stay trusted: queued calls may still name them.
+        # Keep trusting the providers of earlier catalogs, because queued calls may still name them.
         self._trusted = self._trusted | catalog.providers
         self._catalog = catalog
         log.info("catalog.loaded", path=str(path), models=len(catalog))
@@ -147,12 +147,12 @@ class CatalogFile:
             status = self._path.stat() if self._path else None
         except OSError:
             return None
-        # The inode too: editors replace a file, possibly with the same size within one tick of the clock.
+        # Include the inode: an editor may replace a file by one of the same size within one tick of the clock.
         return (status.st_mtime_ns, status.st_size, status.st_ino) if status else None
 
 
 def _secret_route(provider: ProviderEntry) -> _SecretRoute:
-    """Return the identity of a route for secrets: address, proxy, certificate authorities, headers and secret names."""
+    """Return the fields of a provider that decide where its secrets are sent, and the names of these secrets."""
     return (
         provider.base_url,
         provider.proxy,

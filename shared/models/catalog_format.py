@@ -1,9 +1,9 @@
 """The operators' catalog file: its keys, its parsing, and its errors (`deploy/models.example.toml` explains the keys).
 
-A valid TOML text becomes a `Catalog`; an invalid one raises every mistake by file and key. The pydantic tables check
-single keys, the functions below check rules over several tables (unique ids, existing providers). Prices are decimal
-strings, so that no binary fraction becomes money. Secrets stay in the environment, so that the file may be shown to
-anyone.
+A valid TOML text becomes a `Catalog`. An invalid text raises CatalogInvalid, which lists every mistake by file and key.
+The pydantic tables check single keys; the functions below check rules over several tables (unique ids, existing
+providers). Prices are decimal strings, so that they are exact. Secrets stay in the environment, so that the file may be
+shown to anyone.
 """
 
 import tomllib
@@ -72,7 +72,7 @@ class _Table(BaseModel):
 
 
 class ProviderTable(_Table):
-    """`[providers.<name>]`."""
+    """The schema of a `[providers.<name>]` table."""
 
     kind: Literal["openai-compatible", "scripted"] = "openai-compatible"
     base_url: Address | None = None
@@ -89,7 +89,7 @@ class ProviderTable(_Table):
 
 
 class UpstreamTable(_Table):
-    """One element of a model's `upstreams`."""
+    """The schema of one element of a model's `upstreams`."""
 
     provider: ProviderName
     model: Name
@@ -98,7 +98,7 @@ class UpstreamTable(_Table):
 
 
 class ModelTable(_Table):
-    """`[[models]]`."""
+    """The schema of a `[[models]]` table."""
 
     id: ModelId
     name: Name | None = None
@@ -129,7 +129,7 @@ class ModelTable(_Table):
 
 
 class CatalogTables(_Table):
-    """The whole file."""
+    """The schema of the whole file."""
 
     providers: dict[ProviderName, ProviderTable]
     models: Annotated[list[ModelTable], Field(min_length=1)]
@@ -151,7 +151,7 @@ _RESERVED_HEADERS = frozenset(
 
 
 class CatalogInvalid(Exception):
-    """The catalog file is invalid. `problems` has one line for each mistake, with its place."""
+    """The catalog file is invalid. `problems` has one line for each mistake, with the file and key of the mistake."""
 
     def __init__(self, source: str, problems: list[str]) -> None:
         self.problems = [f"{source}: {problem}" for problem in problems[:MAX_PROBLEMS]]
@@ -164,7 +164,7 @@ def read_catalog(path: Path) -> Catalog:
     """Read and check a catalog file. Raises CatalogInvalid with all mistakes."""
     try:
         with path.open("rb") as file:
-            # One byte more than allowed, to detect a larger file without reading it all.
+            # Read one byte more than allowed, to detect a file that is too large without reading all of it.
             content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise CatalogInvalid(str(path), [f"is larger than {MAX_FILE_BYTES >> 20} MiB"])
@@ -185,7 +185,7 @@ def parse_catalog(text: str, *, source: str) -> Catalog:
         tables = CatalogTables.model_validate(parsed)
     except ValidationError as error:
         raise CatalogInvalid(source, [_described(problem, parsed) for problem in error.errors()]) from error
-    # Collected instead of raised one by one, so that an operator corrects the file in one pass.
+    # Collect all problems before raising, so that an operator can correct all of them at once.
     problems = [*_provider_problems(tables), *_model_problems(tables)]
     if problems:
         raise CatalogInvalid(source, problems)
@@ -204,7 +204,7 @@ def _provider_problems(tables: CatalogTables) -> Iterable[str]:
             if (key := _SECRET_HEADERS.get(header.lower())) is not None:
                 yield f"{where}.headers.{header}: is a secret; name the variable that holds it in {key}"
         for header in (*table.headers, *table.header_envs):
-            # Secret headers have a message of their own above.
+            # Skip secret headers, which the loop above reports.
             if header.lower() in _RESERVED_HEADERS - _SECRET_HEADERS.keys() or (
                 header in table.header_envs and header.lower() == "authorization"
             ):
@@ -247,7 +247,7 @@ def _model(table: ModelTable, providers: Mapping[str, ProviderEntry]) -> ModelEn
     upstreams = tuple(_upstream(upstream, providers[upstream.provider]) for upstream in table.upstreams)
     return ModelEntry(
         id=table.id,
-        # Lists for people need a name.
+        # Use the id if there is no name, because lists for people need a name.
         name=table.name or table.id,
         description=table.description,
         provider=table.provider or upstreams[0].provider.name,
@@ -269,7 +269,7 @@ def _model(table: ModelTable, providers: Mapping[str, ProviderEntry]) -> ModelEn
 
 def _upstream(table: UpstreamTable, provider: ProviderEntry) -> Upstream:
     dialect = Dialect(table.dialect) if table.dialect else provider.dialect
-    # An upstream's own setting, also `false`, overrides its provider's.
+    # An upstream's own setting, even `false`, overrides the setting of its provider.
     streams_only = provider.streams_only if table.streams_only is None else table.streams_only
     return Upstream(provider=provider, model=table.model, dialect=dialect, streams_only=streams_only)
 

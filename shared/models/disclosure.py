@@ -1,6 +1,6 @@
-"""Redact an upstream's error text for callers: no key, account or address of the operators.
+"""Remove the operators' keys, accounts and addresses from an upstream's error text before callers see the text.
 
-Upstreams repeat these in their errors. Used for refused requests and for failures inside a stream.
+Upstreams repeat such values in their errors. Used for refused requests and for failures inside a stream.
 """
 
 import re

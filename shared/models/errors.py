@@ -1,4 +1,4 @@
-"""Errors of a model request before any provider is called (docs/specification/models.md#errors)."""
+"""Errors of a model request that are raised before any provider is called (docs/specification/models.md#errors)."""
 
 from shared.errors import DomainError, Kind
 

@@ -1,11 +1,11 @@
 """Heartbeats of model calls: sent by workers, read by web processes.
 
-In a worker, one thread sends a heartbeat to each waiting web process and finds cancelled calls. Another renews the
-leases of all calls in one statement, together with the number of streamed tokens, from which a dead worker's calls are
-charged.
+In a worker, one thread sends a heartbeat to each waiting web process and stops cancelled calls. Another thread renews
+the leases of all calls in one statement. The statement also writes each call's number of streamed tokens, by which a
+sweep charges the calls of a dead worker.
 
-In a web process, one statement a second reads the leases of all silent calls. The thread sleeps while there is none,
-and callers of `find` never wait for it.
+In a web process, one thread reads the leases of all silent calls with one statement a second. The thread sleeps while
+no call is silent, and callers of `find` never wait for the thread.
 """
 
 import threading
@@ -32,7 +32,7 @@ log = get_logger(__name__)
 ROUND_SECONDS = 1.0
 ALIVE_SECONDS = 2.0
 RENEW_SECONDS = 4.0
-"""How often a call's lease is renewed: several times within its duration."""
+"""Seconds between two renewals of a call's lease; the lease lasts several times as long."""
 FIRST_NOTE_SECONDS = 2.0
 RENEWAL_BATCH = 500
 READ_SECONDS = 1.0
@@ -67,7 +67,7 @@ class LeasedCall:
         self.sent_at = self.renewed_at = time.monotonic()
 
     def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
-        """Send a reply. If that fails or the receiver has gone, cancel the call and return False."""
+        """Send a reply. If sending fails or the receiver has gone, cancel the call and return False."""
         self.sent_at = time.monotonic()
         self.has_sent_data |= kind is ReplyKind.DATA
         try:
@@ -80,7 +80,7 @@ class LeasedCall:
         return is_received
 
     def is_due(self, now: float) -> bool:
-        """Return whether to renew the lease: every few seconds, and soon after the first streamed bytes."""
+        """Return whether the lease is due for renewal: every few seconds, and soon after the first streamed bytes."""
         is_first = self.streamed_bytes > 0 and not self.is_noted
         return now - self.renewed_at > (FIRST_NOTE_SECONDS if is_first else RENEW_SECONDS)
 
@@ -95,13 +95,13 @@ class LeasedCall:
 
 
 class Heartbeats:
-    """The calls of this process. The threads start with the first call."""
+    """Sends heartbeats and renews leases for the calls of this process. The threads start with the first call."""
 
     def __init__(self, database: Database, find_cancelled: FindCancelled = _none_cancelled) -> None:
-        """Create heartbeats; `find_cancelled` returns those of some calls that were cancelled."""
+        """Create heartbeats. `find_cancelled` returns the ids of the cancelled calls among the given ids."""
         self._database = database
         self._find_cancelled = find_cancelled
-        # Two threads, so that an unresponsive Postgres does not stop the heartbeats.
+        # Use two threads, so that an unresponsive Postgres does not stop the heartbeats.
         self._calls = InFlight(
             {"call-attendant": self._send_heartbeats, "call-leases": self._renew_due},
             pause_seconds=ROUND_SECONDS,
@@ -125,7 +125,7 @@ class Heartbeats:
         self._cancel_unwanted(calls)
         now = time.monotonic()
         for leased in calls:
-            # Replies are signs of life, too: a busy stream needs no heartbeat.
+            # Send no heartbeat for a busy stream: its replies already show that the worker is alive.
             if now - leased.sent_at > ALIVE_SECONDS:
                 leased.send(ReplyKind.ALIVE)
 
@@ -135,9 +135,9 @@ class Heartbeats:
         if not under_way:
             return
         try:
-            # One round trip for all calls: a check with every reply would double a reply's cost.
+            # Check all calls in one round trip: a check with every reply would double the time for a reply.
             unwanted = self._find_cancelled([leased.dispatch.invocation_id for leased in under_way])
-        # Calls continue without cancellation: a wrong cancellation would waste a paid reply.
+        # If Valkey fails, let all calls continue: a wrong cancellation would waste a paid reply.
         except redis.RedisError as error:
             log.warning("cancellations.not_read", error=str(error))
             return
@@ -152,7 +152,7 @@ class Heartbeats:
             self._renew(due[start : start + RENEWAL_BATCH], now)
 
     def _renew(self, calls: Sequence[LeasedCall], now: float) -> None:
-        # Read before the renewal: bytes that arrive during it are not in what it writes.
+        # Read this before the renewal, which does not write bytes that arrive while it runs.
         are_streaming = [leased.streamed_bytes > 0 for leased in calls]
         try:
             with self._database.autocommit() as session:
@@ -178,7 +178,7 @@ class LeaseReader:
         )
 
     def find(self, invocation_id: UUID) -> Lease | None:
-        """Return a call's lease as of a moment ago, or None if it is not known yet. Call again later."""
+        """Return a call's lease as last read, or None if it was not read yet. On None, call again after a second."""
         now = time.monotonic()
         with self._lock:
             self._requested_at[invocation_id] = now
@@ -186,7 +186,7 @@ class LeaseReader:
         with self._lock:
             age = now - self._read_at
             lease = self._known.get(invocation_id) if age < FRESH_SECONDS else None
-        # The lease has run on since it was read.
+        # Subtract the time since the read, in which the lease has come closer to its expiry.
         return replace(lease, remaining_seconds=lease.remaining_seconds - age) if lease is not None else None
 
     def close(self) -> None:
@@ -195,7 +195,7 @@ class LeaseReader:
 
     def _read(self) -> None:
         with self._lock:
-            # Calls that no client asks about any more drop out.
+            # Forget calls about which `find` was not called for a while.
             since = time.monotonic() - 3 * FRESH_SECONDS
             self._requested_at = {
                 at: requested for at, requested in self._requested_at.items() if requested > since

@@ -1,13 +1,13 @@
 """A model's `concurrency_limit`: slots in Valkey, over all processes, as leases that organizations share.
 
-It protects upstreams with limited capacity, such as a local server, and each organization's part of it. A free slot
-goes to the waiting organization with the fewest slots, then to the one that has waited longest. A refused organization
-keeps its place for `WANTED_SECONDS`, in which its callers retry. Alone, an organization may use seven eighths of the
-slots.
+The limit protects upstreams with limited capacity, such as a local server, and shares this capacity fairly. A free slot
+goes to the waiting organization with the fewest slots; of several such organizations, to the one that has waited
+longest. A refused organization keeps its place for `WANTED_SECONDS`, in which its callers retry. If only one
+organization makes calls, it may use seven eighths of the slots.
 
 The web process takes a call's slot at admission, and the worker takes the slot over; a queued call occupies its slot. A
-lease expires by Valkey's clock unless its process renews it, so a killed process blocks its slots for seconds. If
-Valkey is unavailable, calls proceed without the limit: it protects an upstream's load, not credits.
+lease that its process does not renew expires by Valkey's clock, so a killed process blocks its slots for seconds only.
+If Valkey is unavailable, calls proceed without the limit, because the limit protects an upstream and not credits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,8 +31,9 @@ WANTED_SECONDS = 3.0
 ALPHA = 7
 """An organization alone may use seven eighths of the slots, and all of fewer than eight."""
 
-# KEYS: the leases by expiry; the waiting organizations by the start of their wait; the same by their last try. A
-# lease's name begins with its organization. Returns -1 if a slot was taken, else the organization's number of slots.
+# Take a slot. KEYS are three sorted sets: the leases by expiry, the waiting organizations by the start of their wait,
+# and the waiting organizations by their last try. A lease's name begins with its organization. Returns -1 if a slot was
+# taken, else the organization's number of slots.
 _TAKE = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
@@ -110,8 +111,8 @@ class ModelSlots:
     def try_to_take(self, call_id: UUID, organization_id: UUID, *, model: str, limit: int) -> int | None:
         """Acquire one of a model's `limit` slots for a call.
 
-        Returns None on success, else the organization's number of slots. A refusal puts the organization into the
-        model's queue. A second call with the same `call_id` changes nothing.
+        Returns None on success, else the number of the model's slots that the organization has. A refusal puts the
+        organization into the model's queue. A second attempt with the same `call_id` takes no second slot.
         """
         lease = _Lease(model, f"{organization_id}:{call_id}")
         keys = [_leases(model), f"model:line:{model}", f"model:asked:{model}"]
@@ -119,7 +120,7 @@ class ModelSlots:
         try:
             lease_count = int(self._take(keys=keys, args=values))
         except RedisError:
-            # The call proceeds without the limit.
+            # Report success, so that the call proceeds without the limit.
             log.warning("model_slots.unavailable")
             return None
         if lease_count >= 0:
@@ -129,7 +130,7 @@ class ModelSlots:
         return None
 
     def stop_renewing(self, call_id: UUID) -> bool:
-        """Stop renewing a call's slot. Return whether this process took one. Does no I/O."""
+        """Stop renewing a call's slot. Return whether this process took a slot for the call. Does no I/O."""
         lease = self._taken.get(call_id)
         if lease is None:
             return False
@@ -137,7 +138,7 @@ class ModelSlots:
         return True
 
     def release(self, call_id: UUID) -> None:
-        """Release a call's slot, if this process took it and no worker has taken it over."""
+        """Release a call's slot, if this process took the slot and no worker has taken it over."""
         lease = self._taken.pop(call_id, None)
         if lease is not None:
             self._drop(lease)
@@ -146,9 +147,9 @@ class ModelSlots:
     def taken_over(
         self, call_id: UUID, organization_id: UUID, *, model: str, limit: int | None
     ) -> Iterator[None]:
-        """Own a call's slot for the block, if any process took it or not, and release it after the block.
+        """Take a call's slot over from the web process, renew its lease within the block, then release the slot.
 
-        If the lease has expired meanwhile, the slot is taken nevertheless: the call runs and must count.
+        A slot is taken even if the web process's lease has expired or never existed: a running call must count.
         """
         if limit is None:
             yield
@@ -166,13 +167,13 @@ class ModelSlots:
             self._drop(lease)
 
     def close(self) -> None:
-        """Stop renewing."""
+        """Stop the thread that renews leases."""
         self._held.stop(wait=True)
 
     def _drop(self, lease: _Lease) -> None:
         self._held.discard(lease)
-        # The lease expires by itself.
-        with suppress(RedisError):  # the lease expires by itself
+        # Ignore a failure, because a lease that is not deleted expires.
+        with suppress(RedisError):
             self._valkey.zrem(_leases(lease.model), lease.name)
 
     def _renew_held(self, lease_count: Sequence[_Lease]) -> None:

@@ -19,9 +19,9 @@ _PARTS = {
     "input_cache_write": "cache_write_price",
     "internal_reasoning": "reasoning_price",
 }
-"""Dollars per token. The list writes 0 for a part without a price of its own."""
+"""The catalog's key for each price per token in OpenRouter's list, which writes 0 for an absent price."""
 _ALIKE = {"image": "prompt", "image_token": "prompt", "audio": "prompt", "audio_output": "completion"}
-"""Media that count as tokens of the prompt or completion if their price is the same."""
+"""Prices for media, by the price of the tokens as which the media count if both prices are the same."""
 _MODALITIES = frozenset({"text", "image", "audio", "video", "file"})
 _SIX_PLACES = Decimal("0.000001")
 _HEAD = """\
@@ -49,7 +49,8 @@ def import_openrouter(
 ) -> Import:
     """Convert the response of `GET /api/v1/models` to a catalog; prices are rounded up to six decimal places.
 
-    A price that cannot be charged leaves its model out, unless `uncharged` contains its name. Raises NotAModelList.
+    A model with a price that cannot be charged is left out, unless `uncharged` contains the name of the price. Raises
+    NotAModelList.
     """
     try:
         entries = json.loads(text)["data"]
@@ -62,7 +63,7 @@ def import_openrouter(
         name = str(entry.get("id") if isinstance(entry, dict) else entry)[:200]
         try:
             prices = _prices(entry["pricing"], credits_per_dollar, uncharged)
-            # Checked one by one, so that one odd model does not make the whole file invalid.
+            # Check each model on its own, so that one invalid model does not make the whole file invalid.
             models[name] = _checked("".join(_model(entry, prices)))
         except _LeftOut as reason:
             left_out.append(f"{name}: {reason}")
@@ -86,7 +87,7 @@ def _prices(
         prices[_PARTS[key]] = _price(listed[key], per_token)
     if "request" in charged_apart:
         prices["request_price"] = _price(listed["request"], credits_per_dollar)
-    # The same price as the prompt's: such tokens are counted in the prompt anyway.
+    # Media at the price of text need no price of their own, because their tokens are counted with the text.
     alike = {key for key, whole in _ALIKE.items() if listed.get(key) == listed[whole]}
     unknown = charged_apart - _PARTS.keys() - {"request"} - alike
     if unknown:
@@ -118,7 +119,7 @@ def _model(entry: Mapping[str, Any], prices: Mapping[str, str]) -> Iterator[str]
     if context_length:
         yield _line("context_length", int(context_length))
     if most:
-        # A catalog refuses a completion limit above the context length.
+        # Reduce the limit to the context length, because a catalog with a larger limit is invalid.
         yield _line("max_completion_tokens", min(int(most), int(context_length or most)))
     if entry.get("knowledge_cutoff"):
         yield _line("knowledge_cutoff", str(entry["knowledge_cutoff"]))
@@ -134,7 +135,7 @@ def _checked(table: str) -> str:
 def _price(dollars: object, factor: Decimal) -> str:
     price = Decimal(str(dollars)) * factor
     if not price.is_finite() or price < 0:
-        # OpenRouter writes -1 for routers that choose a model themselves.
+        # Refuse the price: OpenRouter writes -1 for a router, which chooses a model itself.
         raise _LeftOut("has no fixed price")
     return format(price.quantize(_SIX_PLACES, rounding=ROUND_CEILING).normalize(), "f")
 
@@ -151,6 +152,6 @@ def _line(key: str, value: str | int | list[str]) -> str:
 
 def _quoted(text: str) -> str:
     """Return a TOML basic string."""
-    # JSON's escapes are valid in TOML, but TOML allows neither lone surrogates nor an unescaped DEL.
+    # Write JSON, whose escapes are valid in TOML, but replace lone surrogates and DEL, which TOML does not allow.
     clean = text.encode("utf-8", "replace").decode()
     return json.dumps(clean, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,9 +1,9 @@
-"""Wait for the replies of a call, with a timeout on every silence.
+"""Wait for the replies of a call, with a maximum time between two signs of life.
 
-A call that is in no queue although no worker has begun it is queued again. A call that no worker begins in time is
-released. If its worker falls silent, or its replies are lost, a call ends with an error, and is settled by its worker
-or by estimate. A worker is silent if it neither sends replies nor renews the call's lease. Closing the iterator cancels
-the call.
+A call that is in no queue although no worker has begun it is queued again. If no worker begins a call in time, the
+call's hold is released. If the worker of a call falls silent, or replies are lost, the client gets an error, and the
+worker or a sweep settles the call. A worker is silent if it neither sends replies nor renews the call's lease. Closing
+the iterator of `replies` cancels the call.
 """
 
 import json
@@ -30,7 +30,7 @@ PING_SECONDS = 2.0
 QUEUE_SECONDS = 30.0
 """Maximum time in the queue; shorter than the lease of the hold."""
 IDLE_SECONDS = 7.0
-"""Maximum time without a reply and without a renewal of the lease; both happen every few seconds."""
+"""Maximum time without a reply and without a renewal of the lease. A live worker does each every few seconds."""
 MAX_IDLE_SECONDS = 30.0
 """Maximum time without a reply although the lease is renewed, or while Postgres does not return the lease."""
 GIVE_UP_SECONDS = 30.0
@@ -74,7 +74,7 @@ def describe_failure(error: DomainError) -> bytes:
 
 
 def _upstream_refusal(error: UpstreamRefused) -> dict[str, Any]:
-    """Return the upstream's own error: only the caller can correct the request."""
+    """Return the fields of the upstream's own error, which the caller needs to correct the request."""
     return {
         "code": error.error["code"] or error.code,
         "kind": _REFUSALS.get(error.status, Kind.MALFORMED).value,
@@ -84,7 +84,7 @@ def _upstream_refusal(error: UpstreamRefused) -> dict[str, Any]:
 
 
 def ping_seconds() -> float:
-    """Return the seconds to wait for a reply before checking whether one will come."""
+    """Return the seconds to wait for a reply before checking the timeout."""
     return PING_SECONDS
 
 
@@ -93,10 +93,10 @@ def replies(
 ) -> Generator[Reply | None]:
     """Yield the DATA and END replies of a call as they arrive, and None after each `wait_seconds()` without one.
 
-    A caller that does not block here calls again when the inbox wakes it, and every `PING_SECONDS`. The iterator ends
-    after END. Raises CallFailed, CallLost, and ModelsOverloaded if no worker began in time. Close the iterator early to
-    cancel the call. Except for `wait_seconds()`, nothing here blocks or does I/O, because one thread serves the
-    responses of all clients (`web/server/response_writer.py`).
+    A caller whose `wait_seconds()` is zero resumes the iterator when the inbox notifies it, and every `PING_SECONDS`.
+    The iterator ends after END. Raises CallFailed, CallLost, and ModelsOverloaded if no worker began in time. Close the
+    iterator early to cancel the call. Apart from that wait, the iterator neither blocks nor does I/O, because one
+    thread serves the responses of all clients (`web/server/response_writer.py`).
     """
     is_over = False
     try:
@@ -108,11 +108,11 @@ def replies(
             if is_over:
                 return
     except ModelsOverloaded:
-        # The call was released before it began: nothing is left to cancel.
+        # The hold was released before the call began, so there is nothing to cancel.
         is_over = True
         raise
     finally:
-        # Closed first, so that no late reply is buffered for a reader that has left.
+        # Close the inbox first, so that no late reply is buffered for a reader that has left.
         inbox.close()
         invoker.admission.end(inbox.address.invocation_id)
         if not is_over:
@@ -130,7 +130,7 @@ def _receive(invoker: Invoker, inbox: Inbox, wait_seconds: Callable[[], float]) 
             idle_timeout.reset()
             if reply.kind is ReplyKind.LOST:
                 raise CallLost
-            # A heartbeat only restarts the timeout.
+            # Do not yield a heartbeat, which only restarts the timeout.
             if reply.kind is not ReplyKind.ALIVE:
                 yield reply
 
@@ -153,7 +153,7 @@ class IdleTimeout:
         self.close()
 
     def close(self) -> None:
-        """Cancel the queries to servers that have not started."""
+        """Cancel the background queries that have not started."""
         for future in (self._requeueing, self._giving_up):
             if future is not None:
                 future.cancel()
@@ -162,13 +162,13 @@ class IdleTimeout:
     def check(self) -> None:
         """Check the timeout; call it every few seconds.
 
-        Raises ModelsOverloaded if no worker has begun the call and its hold was released. Raises CallLost if its worker
-        has died or its last reply was missed.
+        Raises ModelsOverloaded if no worker began the call and the call's hold was released. Raises CallLost if the
+        call's worker has died or its last reply was lost.
         """
         now = time.monotonic()
         if now - self._idle_since <= IDLE_SECONDS / 2:
             return
-        # Requested before it is needed, because the first result comes a moment later.
+        # Request the lease before it is needed, because the first request returns None.
         lease = self._invoker.leases.find(self._invocation_id)
         if now - self._idle_since <= IDLE_SECONDS:
             return
@@ -191,7 +191,7 @@ class IdleTimeout:
         if now - self._received_at > QUEUE_SECONDS:
             self._give_up()
             return
-        # The queue is healthy; ask again after another period.
+        # The call may still wait in its queue: restart the idle period, and requeue the call if it was lost.
         self._idle_since = now
         if self._requeueing is None or self._requeueing.done():
             self._requeueing = self._invoker.threads.submit(
@@ -199,7 +199,7 @@ class IdleTimeout:
             )
 
     def _give_up(self) -> None:
-        """Release the call's hold in a background thread, and wake the inbox when that is done."""
+        """Release the call's hold in a background thread. After the release, wake the reader of the inbox."""
         self._giving_up = self._invoker.threads.submit(give_up, self._invoker, self._invocation_id)
         self._giving_up.add_done_callback(lambda _: self._inbox.notify())
 
@@ -215,7 +215,7 @@ class IdleTimeout:
         self.reset()
 
     def _check_ended(self, now: float) -> None:
-        """Allow the last reply, which is sent after the settlement, a moment to arrive."""
+        """Raise CallLost if the last reply has not arrived `PING_SECONDS` after the call was found settled."""
         if self._ended_at is None:
             self._ended_at = now
         elif now - self._ended_at > PING_SECONDS:
@@ -227,7 +227,7 @@ class IdleTimeout:
         renewed_at = now - (DISPATCH_LEASE_SECONDS - lease.remaining_seconds)
         if now - renewed_at > IDLE_SECONDS:
             raise CallLost
-        # The renewal counts as a sign of life, at the time when it happened.
+        # Measure the silence from the renewal, which shows that the worker was alive at that time.
         self._idle_since = renewed_at
 
 

@@ -1,10 +1,10 @@
 """Charge the calls of a process. Settlements that Postgres cannot take in time are kept and retried.
 
-Only the worker that made a call knows the provider's report. If Postgres does not accept a settlement within
-`SETTLE_SECONDS`, a background thread retries it until it succeeds or the process must end. Settling is idempotent, and
-corrects the estimate of a sweep (`shared/credits/settlement.py`), so the call's lease need not be kept. A killed
-process loses only the reports of calls that ended after Postgres became unavailable
-(docs/specification/credits.md#holds).
+Only the worker that made a call knows the token counts that the provider reported. If Postgres does not accept a
+settlement within `SETTLE_SECONDS`, a background thread retries until the settlement succeeds or the process must end.
+The call's lease may expire meanwhile: a sweep then charges an estimate, which the late settlement corrects
+(`shared/credits/settlement.py`). A killed process loses only the counts of calls that ended after Postgres became
+unavailable (docs/specification/credits.md#holds).
 """
 
 import time
@@ -27,12 +27,12 @@ from shared.runtime.retry import is_transient, retry
 log = get_logger(__name__)
 
 SETTLE_SECONDS = 20.0
-"""How long the end of a reply waits for its charge: longer than a restart of the database."""
+"""How long the end of a reply may wait for its settlement; longer than a restart of the database takes."""
 RETRY_SECONDS = 1.0
 SHUTDOWN_SECONDS = 25.0
-"""How long a process settles after it was asked to stop: slightly less than its supervisor's timeout."""
+"""How long a process may settle calls after it was asked to stop; slightly less than its supervisor's timeout."""
 MAX_PENDING = 10_000
-"""Settlements that one process keeps. It has fewer threads, and no call begins without Postgres."""
+"""Maximum number of pending settlements in one process. While Postgres is away, no new call adds to them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +42,10 @@ class _PendingSettlement:
 
 
 class Settlements:
-    """The settlements of one process; safe to share between threads. Close it at the process's end."""
+    """The settlements of one process; safe to share between threads. The process must call `close` at its end."""
 
     def __init__(self, database: Database) -> None:
-        """Create settlements. The retry thread starts with the first that Postgres does not take."""
+        """Create settlements. The retry thread starts with the first settlement that Postgres does not accept."""
         self._database = database
         self._pending: dict[UUID, _PendingSettlement] = {}
         self._stops_at: float | None = None
@@ -57,9 +57,9 @@ class Settlements:
         )
 
     def settle(self, dispatch: Dispatch, outcome: Outcome) -> Settlement | None:
-        """Charge a dispatched call. Return None if Postgres is unavailable and the call is charged later.
+        """Charge a dispatched call. If Postgres is unavailable, keep the settlement for later and return None.
 
-        Raises SettlementRefused if the dispatch is not the call's.
+        Raises SettlementRefused if `dispatch` does not have the right to the call.
         """
         try:
             return retry(partial(self._settle, dispatch, outcome), for_seconds=self._timeout_seconds())
@@ -70,11 +70,11 @@ class Settlements:
         return None
 
     def shut_down(self) -> None:
-        """Limit all waiting for Postgres to `SHUTDOWN_SECONDS` from now."""
+        """Limit the total time that this process waits for Postgres to `SHUTDOWN_SECONDS` from now."""
         self._stops_at = time.monotonic() + SHUTDOWN_SECONDS
 
     def close(self) -> None:
-        """Charge what is pending, if Postgres returns before the process must end. Log the remaining ones."""
+        """Retry the pending settlements until the process must end. Log the settlements that still fail."""
         self._retrier.stop(wait=True)
         try:
             retry(self._settle_pending, for_seconds=self._timeout_seconds())
@@ -95,7 +95,7 @@ class Settlements:
         return settled
 
     def _keep(self, pending: _PendingSettlement) -> None:
-        # Bounded memory; the sweep charges these calls by estimate.
+        # Drop the settlement to bound the memory: a sweep charges the call by estimate.
         if len(self._pending) >= MAX_PENDING:
             _log_lost(pending)
             return
@@ -104,12 +104,12 @@ class Settlements:
         self._retrier.wake()
 
     def _settle_pending(self) -> None:
-        """Charge pending calls, up to the first that Postgres does not take. Raises ServiceUnavailable."""
+        """Charge the pending calls in order. Raises ServiceUnavailable at the first that Postgres does not accept."""
         for invocation_id, pending in list(self._pending.items()):
             try:
                 self._settle(pending.dispatch, pending.outcome)
             except DomainError as error:
-                # Postgres is unavailable again: the remaining settlements would only wait as long.
+                # Postgres is unavailable, so do not try the remaining settlements.
                 if is_transient(error):
                     raise
                 _log_lost(pending, error)
@@ -117,7 +117,7 @@ class Settlements:
 
 
 def _log_lost(pending: _PendingSettlement, error: DomainError | None = None) -> None:
-    """Log the counts of a call that its sweep charges by estimate."""
+    """Log the token counts of a call whose settlement was dropped. A sweep charges the call by estimate."""
     counts = pending.outcome.counts
     log.warning(
         "invocation.not_settled",
@@ -130,13 +130,13 @@ def _log_lost(pending: _PendingSettlement, error: DomainError | None = None) -> 
 
 
 NONE = "none"
-"""The label of calls that reached no provider."""
+"""The value of the metrics' label `provider` for calls that reached no provider."""
 
 
 def count_settled(outcome: Outcome, settled: Settlement) -> None:
-    """Count a charged call by provider: its outcome, tokens and cost.
+    """Add a charged call's status, tokens and cost to the metrics of its provider.
 
-    Organization and model would be too many series.
+    The metrics have no labels for organization and model, which would create too many series.
     """
     provider = outcome.provider or NONE
     _calls(provider, outcome.status.value).inc()
@@ -149,7 +149,7 @@ def count_settled(outcome: Outcome, settled: Settlement) -> None:
 
 @cache
 def _calls(provider: str, status: str) -> Counter:
-    """Return the counter; there are as many as operators configure providers."""
+    """Return a counter of `MODEL_CALLS`. The cache is bounded by the number of configured providers."""
     return MODEL_CALLS.labels(provider, status)
 
 

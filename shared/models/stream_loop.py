@@ -1,8 +1,8 @@
-"""One thread that reads all streams of a process, once they have begun.
+"""A loop in which one thread reads all streams of a process that have begun.
 
-Waking a thread costs several times the work for a chunk, and 16 threads wake each other. So a call's own thread opens
-and ends its stream and sleeps in between. This thread polls all streams every few milliseconds. Whenever a stream needs
-to wait (for the rest of an event, its end, an error), it returns to its call's thread.
+Waking a thread takes several times as long as the work for a chunk. So a call's own thread only opens and ends the
+call's stream and sleeps in between, while the loop's thread polls all streams every few milliseconds. If a stream must
+wait (for the rest of an event, for its end, or because of an error), the loop returns the stream to the call's thread.
 """
 
 import select
@@ -35,10 +35,10 @@ class _PumpedStream:
 
 
 class StreamLoop:
-    """The loop of one process. Its thread starts with the first stream."""
+    """The loop of one process. The loop's thread starts with the first stream."""
 
     def __init__(self, batching: Callable[[], AbstractContextManager[None]]) -> None:
-        """Create a loop that runs each round within `batching()`, which may gather the messages of the round."""
+        """Create a loop. Each round runs within `batching()`, which may send the messages of a round together."""
         self._batching = batching
         self._streams: dict[int, _PumpedStream] = {}
         self._epoll = select.epoll()
@@ -47,14 +47,14 @@ class StreamLoop:
         )
 
     def pump(self, source: Pollable, step: Callable[[], bool]) -> None:
-        """Call `step` whenever bytes have arrived, until it returns False. `step` must not block.
+        """Call `step` in the loop's thread whenever bytes have arrived at `source`. `step` must not block.
 
-        Blocks until then, and raises the exception that `step` raised.
+        Returns when `step` has returned False, or raises the exception that `step` raised.
         """
         stream = _PumpedStream(step)
         descriptor = source.fileno()
         self._streams[descriptor] = stream
-        # EPOLLRDHUP: a hang-up of the other end must wake the loop even if no byte comes.
+        # Include EPOLLRDHUP, so that the loop wakes if the upstream closes the connection without sending a byte.
         self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLRDHUP)
         self._thread.wake()
         stream.is_over.wait()
@@ -70,11 +70,12 @@ class StreamLoop:
         try:
             with self._batching():
                 over += [stream for descriptor, _ in ready if (stream := self._step(descriptor)) is not None]
-        finally:  # also after an error: the threads of ended streams sleep until they are woken
-            # After the messages of this round were sent: the call's thread may only send what follows them.
+        # Wake the threads of ended streams even after an error, otherwise they would sleep forever. Wake them after the
+        # round's messages were sent, because a call's thread sends the messages that follow.
+        finally:
             for stream in over:
                 stream.is_over.set()
-        # A fixed pace gathers the chunks of all streams into one round.
+        # Sleep until the next round is due, so that a round reads the chunks of many streams.
         time.sleep(max(0.0, began_at + INTERVAL_SECONDS - time.monotonic()))
 
     def _step(self, descriptor: int) -> _PumpedStream | None:

@@ -1,17 +1,17 @@
-"""Queued model calls in Valkey: Celery messages, and beside them the requests, for a limited time.
+"""Queued model calls in Valkey. Each call has a Celery message in a queue, and a request under a key that expires.
 
-There are sixteen queues, by a hash of provider and organization, read round robin. A call without room at its provider
-is parked in a queue of that provider. Messages on Valkey are not acknowledged: the row in Postgres decides which worker
-may make a call, and the waiting web process sends a lost message again. To cancel a call, its web process sets a mark,
-which workers poll.
+A hash of provider and organization selects one of sixteen queues; workers read the queues round robin. A call without
+room at its provider is parked in a queue of that provider. Messages on Valkey are not acknowledged: the row in Postgres
+decides which worker may make a call, and the waiting web process sends a lost message again. To cancel a call, the web
+process sets a key in Valkey, which workers poll.
 
 A message has the form that kombu stores for Celery's protocol 2, and equal calls have equal messages. The web process
-writes it directly, in one round trip with the request, because `send_task` would cost as much as the rest of the queue.
-A test compares it with kombu's own. The form belongs to the queues' names: another form needs other names, so that no
-worker reads what it does not understand.
+writes a message directly, in one round trip with the request, because `send_task` would take as long as all other work
+for the queue. A test compares the message with kombu's own. A release that changes the form of messages must also
+rename the queues, so that no worker reads a form that it does not know.
 
 Prompts are in no table, message or log. The catalog entry travels with the request, because the worker may have read
-another file.
+another version of the catalog file.
 """
 
 import json
@@ -50,7 +50,7 @@ class QueuedCall:
 
 def queue_of(provider: str, organization_id: UUID) -> str:
     """Return the queue of an organization's calls to a provider."""
-    # CRC-32 and not `hash`, which differs between processes.
+    # Use CRC-32, because `hash` returns different values in different processes.
     return MODELS[zlib.crc32(f"{provider}/{organization_id}".encode()) % len(MODELS)]
 
 
@@ -65,7 +65,7 @@ def key_of(queue: str) -> str:
 
 
 def message_parts(call: QueuedCall) -> dict[str, Any]:
-    """Return the parts of a call's message."""
+    """Return a call's message, by the names of the fields that kombu stores."""
     task_id = str(call.address.invocation_id)
     fields = {"channel": call.address.channel, "provider": call.provider}
     return {
@@ -113,7 +113,7 @@ def read_entry(entry: bytes) -> QueuedCall:
 
 
 KEPT_SECONDS = 60
-"""Longer than the lease of a hold, after which no worker may make the call."""
+"""How long a request is stored: longer than the lease of the call's hold. Without the lease, no worker may call."""
 _REMEMBERED_ENTRIES = 4096
 _ENTRY = TypeAdapter(ModelEntry)
 _KEYS = tuple(map(key_of, MODELS))
@@ -132,17 +132,17 @@ class AcceptedRequest:
     created: int
     body: dict[str, Any]
     traceparent: str | None = None
-    """The trace of the HTTP request that created the call."""
+    """The W3C trace context of the HTTP request that created the call."""
 
     def parsed(self) -> ParsedRequest:
-        """Return the request's facts. The body is not validated again: the web process has done that."""
+        """Return the parsed request. The body is not validated again, because the web process has validated it."""
         return describe(self.dialect, self.body, is_stream=self.is_stream)
 
 
 class CallQueue:
-    """The queued calls, for web processes and workers. A method costs one round trip unless its text says more.
+    """The queued calls, for web processes and workers.
 
-    All methods raise redis.RedisError.
+    Each method makes at most one round trip to Valkey, unless its docstring says otherwise. All raise redis.RedisError.
     """
 
     def __init__(self, valkey: redis.Redis) -> None:
@@ -153,7 +153,7 @@ class CallQueue:
     def is_full(self, limit: int) -> bool:
         """Return whether at least `limit` calls are queued.
 
-        Queries Valkey only if the queue of the last `put` was long, or that `put` failed.
+        Queries Valkey only if the queue of the last `put` was long, or if the last `put` failed.
         """
         last = self._in_last_queue
         # Calls spread evenly over the queues, so one queue's length estimates the total.
@@ -164,7 +164,7 @@ class CallQueue:
         return sum(ask_together(self._valkey, *(("LLEN", key) for key in _KEYS)))
 
     def oldest_seconds(self) -> float:
-        """Return the age of the oldest next call in seconds, by its id; 0 if no call is queued."""
+        """Return the age in seconds of the oldest queued call, by the time in its id; 0 if no call is queued."""
         entries = ask_together(self._valkey, *(("LINDEX", key, -1) for key in _KEYS))
         made = [made_at(read_entry(entry).address.invocation_id) for entry in entries if entry is not None]
         return max(0.0, time.time() - min(made)) if made else 0.0
@@ -177,19 +177,19 @@ class CallQueue:
             _, self._in_last_queue = ask_together(
                 self._valkey,
                 write_request(address.invocation_id, request),
-                # After the request, in one pipeline: a worker that sees the message finds the request.
+                # Write the message after the request, so that a worker that reads the message finds the request.
                 ("LPUSH", key_of(call.queue), write_message(call)),
             )
         except redis.RedisError:
-            # Unknown: the next `is_full` must count.
+            # The length is unknown, so the next `is_full` must count.
             self._in_last_queue = None
             raise
 
     def requeue_if_lost(self, call: QueuedCall) -> bool:
-        """Queue a call again, as the next, if it is in no queue. Return whether it was lost.
+        """Put a call that is in no queue at the head of its queue. Return whether the call was in no queue.
 
-        A call is lost if a worker took it and died before it began. Requeueing the call of a worker that is only slow
-        is harmless: the row decides which worker may make it.
+        A call is lost if a worker took its message and died before the call began. Requeueing the call of a slow worker
+        is harmless, because the row in Postgres decides which worker may make the call. Makes two round trips at most.
         """
         key, entry = key_of(call.queue), write_message(call)
         aside = key_of(parked_queue(call.provider))
@@ -199,7 +199,7 @@ class CallQueue:
         return True
 
     def requeue(self, call: QueuedCall) -> None:
-        """Return a call to its queue, as the next."""
+        """Put a call at the head of its queue."""
         self._valkey.rpush(key_of(call.queue), write_message(call))
 
     def park(self, call: QueuedCall) -> None:
@@ -223,8 +223,8 @@ class CallQueue:
         self._valkey.delete(*map(_request_key, invocation_ids))
 
     def withdraw(self, *invocation_ids: UUID) -> None:
-        """Cancel calls, begun or not, that their clients gave up; two round trips in all."""
-        # The mark first: a worker that finds no request checks whether the call was cancelled.
+        """Cancel calls whose clients have left, whether a worker has begun them or not. Makes two round trips."""
+        # Set the mark first: a worker that finds no request checks the mark to learn whether the call was cancelled.
         cancel(self._valkey, *invocation_ids)
         self.drop_requests(*invocation_ids)
 
@@ -271,7 +271,7 @@ def _write_entry(entry: ModelEntry) -> str:
 def _read_entry(text: str) -> ModelEntry:
     """Parse a catalog entry. Raises ValueError if it is invalid."""
     values = json.loads(text)
-    # Between releases, processes know different sets of prices: a missing price costs as in the hold.
+    # A web process of another release may not know all prices. Complete them by the rule by which the hold was priced.
     values["prices"] = asdict(Prices.complete(values["prices"]))
     return _ENTRY.validate_python(values)
 
@@ -291,7 +291,7 @@ def is_cancelled(valkey: redis.Redis, invocation_id: UUID) -> bool:
 
 
 def find_cancelled(valkey: redis.Redis, invocation_ids: Sequence[UUID]) -> set[UUID]:
-    """Return those of these calls that were cancelled, in one round trip. Raises redis.RedisError."""
+    """Return the ids of the cancelled calls among these ids, in one round trip. Raises redis.RedisError."""
     marks: Any = valkey.mget([_cancel_key(invocation_id) for invocation_id in invocation_ids])
     return {invocation_id for invocation_id, mark in zip(invocation_ids, marks, strict=True) if mark}
 

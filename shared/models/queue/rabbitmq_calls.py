@@ -1,9 +1,9 @@
-"""Model calls on RabbitMQ: the messages travel by RabbitMQ, the requests stay in Valkey.
+"""Queued model calls with messages on RabbitMQ. The requests stay in Valkey.
 
-A message is acknowledged when its call begins: a call that has begun is never made again, even if its worker dies. A
-sorted set in Valkey records the queued calls, for their number and age. If a call's queues are empty, the call was
-lost, and its web process sends it again. A duplicate is harmless, because the row in Postgres decides which worker may
-make a call.
+A worker acknowledges a message when the message's call begins, because a call that has begun must never be made again,
+even if the worker dies. A sorted set in Valkey records the queued calls, to count them and to find the age of the
+oldest. If the two queues in which a call may wait are empty, the call was lost, and the web process sends the call
+again. A duplicate is harmless, because the row in Postgres decides which worker may make a call.
 """
 
 import time
@@ -39,7 +39,7 @@ WAITING = "quartermaster:waiting-calls"
 
 
 class CallNotTaken(redis.RedisError):
-    """RabbitMQ accepts or returns no call now; callers handle it as an unavailable Valkey."""
+    """RabbitMQ is unavailable. A subclass of RedisError, so that callers handle it like an unavailable Valkey."""
 
 
 class BrokeredCallQueue(CallQueue):
@@ -54,7 +54,7 @@ class BrokeredCallQueue(CallQueue):
     def is_full(self, limit: int) -> bool:
         """Return whether at least `limit` calls are queued.
 
-        Queries Valkey only if there were many at the last `put`, or that `put` failed.
+        Queries Valkey only if at least `limit` calls were queued at the last `put`, or if the last `put` failed.
         """
         return (self._waiting is None or self._waiting >= limit) and self.count() >= limit
 
@@ -71,7 +71,7 @@ class BrokeredCallQueue(CallQueue):
     def put(self, address: ReplyAddress, request: AcceptedRequest, *, organization_id: UUID) -> None:
         """Queue a call for a worker."""
         invocation_id, provider = address.invocation_id, request.entry.upstreams[0].provider.name
-        # Unknown until both servers have the call: the next `is_full` must count.
+        # The number is unknown until both servers have the call. If one fails, the next `is_full` must count.
         self._waiting = None
         *_, waiting = ask_together(
             self._valkey,
@@ -86,7 +86,10 @@ class BrokeredCallQueue(CallQueue):
         self._waiting = int(waiting)
 
     def requeue_if_lost(self, call: QueuedCall) -> bool:
-        """Queue a call again if its queues are empty, because a worker took it and died before it began."""
+        """Queue a call again if both queues in which it may wait are empty. Return whether they were.
+
+        In that case a worker took the call's message and died before the call began.
+        """
         with _translated_errors():
             broker = self._messages.broker
             if broker.depth(call.queue) or broker.depth(parked_queue(call.provider)):
@@ -95,7 +98,7 @@ class BrokeredCallQueue(CallQueue):
         return True
 
     def requeue(self, call: QueuedCall) -> None:
-        """Queue a call as the last of its queue: RabbitMQ cannot insert at the front."""
+        """Put a call at the end of its queue: RabbitMQ cannot insert at the head."""
         self._send(call.queue, call)
 
     def park(self, call: QueuedCall) -> None:
@@ -124,7 +127,7 @@ class BrokeredCallQueue(CallQueue):
             self._messages.send(queue, parts["body"], parts["headers"])
 
     def _forget_old(self) -> tuple[str, ...]:
-        # Another web process wrote the entries, by its own clock.
+        # Allow for the clocks' maximum difference: other web processes write entries by their own clocks.
         over = time.time() - KEPT_SECONDS - CLOCKS_APART_SECONDS
         return ("ZREMRANGEBYSCORE", WAITING, "-inf", str(over))
 
@@ -138,7 +141,7 @@ def open_call_queue(settings: Settings, valkey: redis.Redis) -> CallQueue:
 
 
 def broker_of_calls(settings: Settings) -> str:
-    """Return the URL of the broker for calls: RabbitMQ if configured, else the Valkey of their requests."""
+    """Return the URL of the broker of model calls: RabbitMQ if configured, else the Valkey that stores the requests."""
     if scheme_of(settings.broker) in RABBITMQ_SCHEMES:
         return settings.broker
     return settings.models_redis_url or settings.redis_url
