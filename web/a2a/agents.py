@@ -35,7 +35,7 @@ class AgentBody(CamelModel):
             deployment_id=agent.id,
             name=agent.name,
             url=url,
-            # Below the agent's own URL: several agents share this host, and the path at its root is the default
+            # Use the card URL below the agent's own URL: the card at the root of the host is the default
             # agent's.
             card_url=f"{url}{WELL_KNOWN}",
             created_at=agent.created_at,

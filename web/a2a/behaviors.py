@@ -22,9 +22,10 @@ def create_behavior(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewBehavior = call.read_body(**NUMBERS)
     actor = call.actor
     with call.services.database.autocommit() as session:
-        # Authorize before the draft is checked: a script may take long to parse, and only managers may cause that.
+        # Authorize before checking the draft: a script may take long to parse, and only managers may cause
+        # that work.
         domain.authorize_drafting(session, actor=actor, deployment_id=deployment_id)
-    # Outside of any transaction, which would hold a connection meanwhile.
+    # Check outside any transaction: a transaction would hold a database connection meanwhile.
     draft = domain.check_draft(body.draft())
     with call.services.database.transaction() as session:
         made = domain.create_behavior(
@@ -70,7 +71,8 @@ behavior.acts(
 )
 behavior.removes(
     domain.remove_behavior,
-    # A message without a named behavior needs a default while there are others.
+    # Refuse to delete the default while other behaviors exist: a message that names no behavior needs the
+    # default.
     domain.DefaultBehavior,
     domain.BehaviorOfEndpoint,
     summary="Delete a behavior of a deployment's agent; the default can only be deleted last",

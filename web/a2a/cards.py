@@ -20,7 +20,7 @@ from web.framework.authentication import Authentication
 from web.framework.calls import RequestContext
 from web.framework.routes import AnyQuery, Routes
 
-# A change of an agent's card is visible everywhere within a minute.
+# Caches keep a card this long, so a change of the card is visible everywhere within a minute.
 MAXIMUM_AGE_SECONDS = 60
 WELL_KNOWN = "/.well-known/agent-card.json"
 
@@ -77,11 +77,12 @@ def _card_response(call: RequestContext, deployment_id: UUID | None) -> Response
     text = render(_build_card(known, services.settings, path).to_wire())
     response = Response(text, content_type="application/json")
     response.headers["Cache-Control"] = f"public, max-age={MAXIMUM_AGE_SECONDS}"
-    # Cards are public, so pages of any origin may read them.
+    # Cards are public, so allow web pages of any origin to read them.
     response.headers["Access-Control-Allow-Origin"] = "*"
     response.set_etag(hashlib.sha256(text.encode()).hexdigest()[:32])
     response.make_conditional(request)
-    # Informational only: it is set after the conditional check, because a removal does not make it newer.
+    # Set `Last-Modified` after the conditional check, so that only the ETag decides: a removal does not
+    # change this date.
     response.headers["Last-Modified"] = format_datetime(known.agent.changed_at.astimezone(UTC), usegmt=True)
     return response
 

@@ -1,7 +1,7 @@
 """Allow web pages of other origins to use agents, if operators list these origins (`A2A_CORS_ORIGINS`).
 
-Credentials are sent in headers that the page's script sets, never in cookies. So a page can only use a credential that
-its user has given to it.
+A page's script sends credentials in headers, never in cookies. So a page can only use a credential that its
+user has entered there.
 """
 
 from flask import Flask, Response, current_app, request
@@ -9,7 +9,8 @@ from flask import Flask, Response, current_app, request
 from web.dependencies.services import Services
 from web.error_responses.a2a_errors import is_a2a_path
 
-# Long enough to spare most preflight requests, short enough that a changed setting takes effect soon.
+# Browsers cache a preflight this long. It saves most preflight requests, and a changed setting still takes
+# effect soon.
 PREFLIGHT_SECONDS = 600
 METHODS = "GET, POST, DELETE"
 SENT_HEADERS = (
@@ -47,7 +48,7 @@ def add_cors_headers(app: Flask) -> None:
             response.headers.setdefault("Access-Control-Allow-Origin", origin)
             response.headers["Access-Control-Expose-Headers"] = ", ".join(READ_HEADERS)
             if origin != "*":
-                # Caches must not give one origin's response to another.
+                # Without `Vary`, a cache could return one origin's response to another origin.
                 response.vary.add("Origin")
         return response
 
@@ -56,7 +57,7 @@ def add_cors_headers(app: Flask) -> None:
 
 
 def _allowed_origin() -> str | None:
-    """Return the origin that may read this response, `*` for any, or None."""
+    """Return the origin that may read this response, `*` for any origin, or None for no origin."""
     services: Services = current_app.extensions["services"]
     allowed, origin = services.settings.a2a_cors_origins, request.headers.get("Origin")
     if origin is None or not is_a2a_path(request.path):

@@ -43,7 +43,7 @@ class NewEndpoint(RequestModel):
     ] = None
     resends: Annotated[
         bool, Field(description="Whether a message that may have arrived already may be sent again.")
-        # False by default: an agent may do its work twice if a message arrives again.
+        # False by default: if a message is delivered twice, the agent may do its work twice.
     ] = False
 
     def draft(self) -> EndpointDraft:

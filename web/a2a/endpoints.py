@@ -1,4 +1,7 @@
-"""Administer the endpoints of deployments: external servers that receive their messages."""
+"""Administer the endpoints of deployments.
+
+An endpoint is an external server that receives a deployment's messages.
+"""
 
 from uuid import UUID
 
@@ -51,7 +54,7 @@ def put_endpoint(call: RequestContext, deployment_id: UUID) -> JsonResponse:
 )
 def check_endpoint(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     actor, services = call.actor, call.services
-    # No transaction here: the check waits for the other server between its short ones.
+    # Open no transaction here: the check waits for the external server, and opens short transactions itself.
     report = check(
         services.database, services.signing_keys, services.settings, actor=actor, deployment_id=deployment_id
     )

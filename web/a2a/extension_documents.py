@@ -19,7 +19,7 @@ routes = Routes("extensions")
 
 _HEADERS = {
     "Cache-Control": "public, max-age=3600",
-    # Only the style in the page itself: a specification has no script and loads nothing.
+    # Allow only the style in the page itself: a specification has no script and loads nothing.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
 }
 

@@ -1,7 +1,8 @@
-"""Negotiate extensions on every A2A route, and list the activated ones in every response, streams and errors too.
+"""Negotiate extensions on every A2A route, and list the activated extensions in every response.
 
-The header is read by its current name and that of version 0.3. Activation depends on the agent alone, so it can also be
-reported if the credential was refused.
+Streams and error responses list them too. The request header is read under its current name and its name in
+version 0.3. Activation depends on the agent alone, so the response lists the extensions even if the
+credential was refused.
 """
 
 from uuid import UUID
@@ -23,11 +24,11 @@ def requested_extensions() -> tuple[str, ...]:
 
 
 def active_extensions(deployment_id: UUID | None) -> tuple[str, ...]:
-    """Return the agent's extensions that this request activates; computed once for each request.
+    """Return the agent's extensions that this request activates. Compute them once for each request.
 
     Raises AgentNotFound.
     """
-    # Needed by the handler and by the response hook.
+    # Store the result, because both the handler and the response hook need it.
     if "a2a_extensions" not in g:
         requested = requested_extensions()
         active: tuple[str, ...] = ()
@@ -40,7 +41,7 @@ def active_extensions(deployment_id: UUID | None) -> tuple[str, ...]:
 
 
 def echo_extensions(app: Flask) -> None:
-    """List the activated extensions in every response of A2A's paths."""
+    """List the activated extensions in every response to a path of A2A."""
 
     def echo(response: Response) -> Response:
         is_asked = request.url_rule is not None and any(name in request.headers for name in HEADERS)
@@ -48,12 +49,15 @@ def echo_extensions(app: Flask) -> None:
             response.headers[HEADER] = ", ".join(active)
         return response
 
-    # A hook, so that errors list the extensions as well.
+    # Use a response hook, so that error responses list the extensions too.
     app.after_request(echo)
 
 
 def _find_active() -> tuple[str, ...]:
-    """Return the activated extensions, or none if there is no such agent or the database is unavailable."""
+    """Return the activated extensions.
+
+    Return none if there is no such agent or the database is unavailable.
+    """
     try:
         return active_extensions((request.view_args or {}).get("deployment_id"))
     except DomainError:

@@ -1,7 +1,7 @@
 """The JSON-RPC binding: `POST` to an agent's base URL, with the operation in `method`.
 
-It adds method names and envelopes (`rpc_envelopes.py`) to the handlers of HTTP+JSON, and no operation of its own.
-Headers have the same meaning in both bindings.
+This module adds method names and envelopes (`rpc_envelopes.py`) to the handlers of the HTTP+JSON binding. It
+adds no operation. Headers have the same meaning in both bindings.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ routes = AgentRoutes("agents")
 _TASK = {"task_id": ("id", "id")}
 _OF_TASK = {"task_id": ("taskId", "task_id")}
 _CONFIGURATION = {**_OF_TASK, "config_id": ("id", "id")}
-# The handler of each method, and its parameters that HTTP+JSON has in the path.
+# For each method: the handler, and the parameters that the HTTP+JSON binding has in the path.
 METHODS: Mapping[str, tuple[AgentHandler, Mapping[str, tuple[str, str]]]] = {
     "SendMessage": (send_message, {}),
     "SendStreamingMessage": (stream_message, {}),
@@ -76,7 +76,7 @@ class RpcResponse(A2A):
 
 
 def call_agent(call: RequestContext, deployment_id: UUID | None = None) -> Response:
-    """Call the handler of a JSON-RPC request's method."""
+    """Parse a JSON-RPC request and call the handler of its method."""
     services = call.services
     rpc = read_rpc_request(call.read_small_body(services.settings.max_message_bytes))
     agent_call = open_agent_call(call, deployment_id, rpc=rpc)

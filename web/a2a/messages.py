@@ -25,7 +25,7 @@ from web.framework.revocation import until_revoked
 routes = AgentRoutes("agents")
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
-# A waiting request reads its turn this often, in case a wake-up message is lost.
+# A waiting request checks its turn this often, in case a wake-up message is lost.
 POLL_SECONDS = 10.0
 _SEND_ERRORS = (
     errors.TaskNotFound,
@@ -104,7 +104,7 @@ def _submission(call: AgentCall, request: SendMessageRequest) -> MessageSubmissi
 def _check_with_agent(call: AgentCall, message: Message, requested: Collection[str]) -> None:
     require(call.declared, call.active, requested)
     check_data(message, call.active, call.services.directory.own)
-    # The scripted refusals depend on the behavior that the message selects.
+    # The behavior that the message selects decides which errors its script returns.
     skill_id = (message.metadata or {}).get(SKILL_KEY)
     call.services.script_errors.check(call.agent.choose_behavior(skill_id), message)
 
@@ -116,8 +116,9 @@ def _send(call: AgentCall, submission: MessageSubmission) -> AcceptedMessage:
 def _wait_for_turn(
     call: AgentCall, submission: MessageSubmission, history_length: int | None, pending: PendingResponse
 ) -> ResponseGenerator:
-    """Send the message, and wait until its turn has ended or the deadline has passed."""
-    # First a slot, because an accepted message must not be refused. Then the watch, so that no event is missed.
+    """Send the message. Wait until its turn has ended or the deadline has passed. Yield the response."""
+    # Take the slot first, because an accepted message must not be refused. Then register the watch, so that
+    # no event is missed.
     watches = call.services.watch
     with call.services.slots.hold(call.context.admission.key), contextlib.ExitStack() as watching:
         watch = watching.enter_context(watches.watch(submission.task_id, pending.wake_up))
@@ -145,9 +146,12 @@ def _wait_for_turn(
 def _current_response(
     call: AgentCall, turn_id: UUID, task_id: UUID, history_length: int | None
 ) -> SendMessageResponse:
-    """Return the current task, or the response if the turn has just ended. Raises InvalidAgentResponse."""
+    """Return the current task. If the turn has just ended with a message, return that message.
+
+    Raises InvalidAgentResponse.
+    """
     with call.context.services.database.transaction() as session:
-        # False if the turn has just ended with a message, for which there is no task.
+        # `show_task` returns False if the turn has just ended with a message, because then there is no task.
         if not show_task(session, task_id):
             answered = find_response(session, turn_id, history_length=history_length)
             if answered is not None:

@@ -38,7 +38,7 @@ class OrganizationTask(ResponseModel):
 class OrganizationTaskPage(PageResponse):
     """A page of tasks, the last changed first."""
 
-    # The cursor is no id, because the list is ordered by the last change.
+    # The cursor is not an id, because the list is ordered by the time of the last change.
     next_cursor: str | None  # type: ignore[assignment]
     tasks: Sequence[OrganizationTask]
 

@@ -1,8 +1,9 @@
-"""Declare A2A's routes: each at the root for the default agent, and below `/agents/{deploymentId}`.
+"""Declare A2A's routes. Each exists at the root for the default agent, and below `/agents/{deploymentId}`.
 
-All check in this order: authentication (`web/framework/routes.py`), protocol version, agent, permission of the caller.
-Requests are read leniently: unknown parameters and members are ignored, and the body's media type may be JSON's, A2A's
-or absent. Responses are strict: no unknown members, no nulls, the media type that was requested.
+All routes check in this order: authentication (`web/framework/routes.py`), protocol version, agent,
+permission of the caller. Requests are read leniently: unknown parameters and members are ignored, and the
+body's media type may be JSON's, A2A's or absent. Responses are strict: they have no unknown members, no
+nulls, and the media type that the client requested.
 """
 
 import re
@@ -66,12 +67,15 @@ class AgentCall:
 
     @property
     def scope(self) -> Scope:
-        """The tasks of the caller, who may have changed while the body arrived. Raises PermissionDenied."""
+        """The tasks of the caller. The caller's rights may have changed while the body arrived.
+
+        Raises PermissionDenied.
+        """
         return authorize(self.context.caller, self.agent)
 
     @property
     def watch(self) -> Watch:
-        """A watch that checks during the response whether the caller may still send messages to the agent."""
+        """A watch that checks, while the response is sent, whether the caller may still send messages to the agent."""
         return self.context.watch(lambda caller: authorize(caller, self._current_agent()))
 
     @property
@@ -81,13 +85,13 @@ class AgentCall:
 
     @property
     def watch_reading(self) -> Watch:
-        """A watch that checks during the response whether the caller may still read these tasks."""
-        # Evaluated now: the check compares with what the caller could read when the response began.
+        """A watch that checks, while the response is sent, whether the caller may still read these tasks."""
+        # Evaluate `readable` now: the check compares later rights with those at the start of the response.
         held = self.readable
         return self.context.watch(lambda caller: require_reading(caller, self._current_agent(), held))
 
     def _current_agent(self) -> Agent:
-        """Return the current state of the agent. Raises AgentNotFound once it is disabled."""
+        """Return the current state of the agent. Raises AgentNotFound if the agent has been disabled."""
         return self.services.directory.get(self.agent.deployment_id).agent
 
     @property
@@ -96,14 +100,14 @@ class AgentCall:
         return self.context.services.agents
 
     def read_body(self, shape: type[Shape]) -> Shape:
-        """Return the JSON body, with any media type. Raises MalformedJson, InvalidParams, ContentTooLarge."""
+        """Return the JSON body. Accept any media type. Raises MalformedJson, InvalidParams, ContentTooLarge."""
         if self.rpc is not None:
             return _validate(shape, self.rpc.params, "body")
         raw = self.context.read_small_body(self.context.services.settings.max_message_bytes)
         return _validate(shape, parse_json(raw, **NUMBERS) if raw.strip() else {}, "body")
 
     def read_query(self, shape: type[Shape]) -> Shape:
-        """Return the query parameters that the model knows. Raises InvalidParams."""
+        """Return the query parameters that the model declares. Raises InvalidParams."""
         query = parse_query(self.http) if self.rpc is None else self.rpc.as_query()
         return _validate(shape, query, "query")
 
@@ -132,7 +136,7 @@ class AgentRoutes(Routes):
         media_types = ("text/event-stream",) if is_stream else ("application/json", A2A_JSON)
 
         def declare(handler: AgentHandler) -> AgentHandler:
-            # Two routes share one handler, and OpenAPI requires different operation ids.
+            # Two routes share one handler, but OpenAPI requires different operation ids, so add a suffix.
             for prefix, suffix in (("", ""), (AGENT_PREFIX, "_of_agent")):
                 self.route(
                     method,
@@ -151,7 +155,7 @@ class AgentRoutes(Routes):
     def register(self, app: Flask) -> None:
         """Add the routes to the application, and the hooks for extensions and JSON-RPC errors."""
         super().register(app)
-        # Several groups of routes are registered, but the hooks must run once.
+        # Several groups of routes are registered, but the hooks must be registered once.
         if "a2a" not in app.extensions:
             app.extensions["a2a"] = True
             echo_extensions(app)
@@ -159,7 +163,7 @@ class AgentRoutes(Routes):
 
 
 def respond(call: AgentCall | RequestContext, body: A2A | Mapping[str, Any]) -> Response:
-    """Return a JSON object as the response, in the request's binding and with the requested media type."""
+    """Return a JSON object as the response, in the binding and the media type of the request."""
     wire = body.to_wire() if isinstance(body, A2A) else body
     if isinstance(call, AgentCall) and call.rpc is not None:
         return Response(call.rpc.wrap(render(wire)), content_type="application/json")
@@ -167,12 +171,18 @@ def respond(call: AgentCall | RequestContext, body: A2A | Mapping[str, Any]) -> 
 
 
 def response_media_type(http: Request) -> str:
-    """Return the response's media type, JSON's or A2A's: by `Accept`, else that of the request's body."""
+    """Return the media type of the response: JSON's or A2A's.
+
+    `Accept` decides. Without it, the response has the media type of the request's body.
+    """
     return negotiate(http, (A2A_JSON, JSON) if http.mimetype == A2A_JSON else (JSON, A2A_JSON))
 
 
 def parse_query(http: Request) -> dict[str, str]:
-    """Return the query parameters. Raises InvalidParams if one is repeated, because either value may be meant."""
+    """Return the query parameters.
+
+    Raises InvalidParams if a parameter is repeated, because the client may mean either value.
+    """
     values: dict[str, str] = {}
     for name, value in parse_qsl(http.environ.get("QUERY_STRING", ""), keep_blank_values=True):
         if name in values:
@@ -182,7 +192,7 @@ def parse_query(http: Request) -> dict[str, str]:
 
 
 def require_task_id(value: str) -> UUID:
-    """Parse a task's id from a path. Raises TaskNotFound if it cannot be a task's id."""
+    """Parse a task's id from a path. Raises TaskNotFound if no task can have this id."""
     task_id = find_task_id(value)
     if task_id is None:
         raise TaskNotFound
@@ -190,8 +200,11 @@ def require_task_id(value: str) -> UUID:
 
 
 def check_version(http: Request, *, is_required: bool) -> None:
-    """Refuse unsupported protocol versions. If a version is required, none means 0.3, which is unsupported."""
-    # The protocol also allows the version as a query parameter.
+    """Refuse an unsupported protocol version.
+
+    If a version is required and the request has none, it counts as 0.3, which is unsupported.
+    """
+    # Read the query too: the protocol allows the version as a query parameter.
     asked = http.headers.get(VERSION_HEADER) or http.args.get(VERSION_HEADER) or ""
     if not (_SUPPORTED_VERSION.fullmatch(asked.strip()) if asked.strip() else not is_required):
         raise VersionNotSupported

@@ -1,4 +1,4 @@
-"""Administer the push notification configurations of a task: the URLs that its updates are sent to."""
+"""Administer the push notification configurations of a task: the URLs that receive the task's updates."""
 
 from uuid import UUID
 
@@ -32,7 +32,7 @@ def create_push_configuration(call: AgentCall, task_id: str) -> Response:
     with call.context.services.database.transaction() as session:
         found = _require_task(session, call, task_id)
         created = call.services.pushes.create(session, found, wanted)
-    # `created` has no credentials: they are stored encrypted and never returned.
+    # Return `created`, which has no credentials: they are stored encrypted and never returned.
     return respond(call, created)
 
 
@@ -87,7 +87,7 @@ def delete_push_configuration(call: AgentCall, task_id: str, config_id: str) -> 
 
 def _require_task(session: Session, call: AgentCall, task_id: str) -> UUID:
     found = require_task_id(task_id)
-    # Not all readable tasks: a caller who may only read a task must not receive its updates.
+    # Search only the caller's own tasks: a caller who may only read a task must not receive its updates.
     if find_snapshot(session, call.scope, found, history_length=0) is None:
         raise TaskNotFound
     return found

@@ -1,4 +1,4 @@
-"""The query parameters of A2A's routes, in camelCase or snake_case. Unknown ones are ignored."""
+"""The query parameters of A2A's routes, in camelCase or snake_case. Unknown parameters are ignored."""
 
 from typing import Annotated, Literal
 
@@ -11,7 +11,7 @@ from shared.a2a.types import TaskState
 from shared.a2a.wire import Instant
 from web.framework.routes import AnyQuery
 
-# Some clients send all parameters, and leave the unused ones empty.
+# Treat an empty value as absent: some clients send all parameters and leave the unused ones empty.
 _EMPTY_AS_ABSENT = BeforeValidator(lambda value: None if value == "" else value)
 STATES = WithJsonSchema({"type": "string", "enum": [state.value for state in TaskState]})
 HistoryLength = Annotated[Annotated[int, Field(ge=0, le=(1 << 31) - 1)] | None, _EMPTY_AS_ABSENT]
@@ -42,7 +42,7 @@ class TaskListQuery(AgentQuery):
     include_artifacts: Literal["true", "false", ""] = ""
 
     def wanted(self) -> TaskQuery:
-        """Return the domain's query. Raises InvalidParams for an impossible context id."""
+        """Return the domain's query. Raises InvalidParams if the context id is malformed."""
         if self.context_id is not None:
             check_identifier("contextId", self.context_id, location="query")
         return TaskQuery(

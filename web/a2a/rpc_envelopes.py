@@ -1,7 +1,8 @@
 """JSON-RPC 2.0 envelopes around A2A's objects: requests, results and errors.
 
-Errors of the protocol have status 200, with their number and the details of HTTP+JSON. Errors that the protocol does
-not define (an invalid credential, a limit, a body that is too large) keep their HTTP status, as in the other binding.
+Errors that the protocol defines have status 200, a JSON-RPC code, and the details of the HTTP+JSON binding.
+Other errors (an invalid credential, a limit, a body that is too large) keep their HTTP status, as in the
+HTTP+JSON binding.
 """
 
 import json
@@ -17,7 +18,7 @@ from shared.errors import DomainError, FieldError, Kind
 from web.http.requests import MalformedJson, MalformedRequest, parse_json
 
 VERSION = "2.0"
-# The numbers of errors (protocol definition 5.4 and 9.5), by reason.
+# The JSON-RPC codes of errors (protocol definition 5.4 and 9.5), by reason.
 CODES: Mapping[str, int] = {
     "TASK_NOT_FOUND": -32001,
     "TASK_NOT_CANCELABLE": -32002,
@@ -60,22 +61,25 @@ class RpcRequest:
     params: Mapping[str, Any]
 
     def wrap(self, result: str) -> str:
-        """Return the response with a result, which is JSON text."""
+        """Return the JSON-RPC response with a result. `result` is JSON text."""
         return f'{{"jsonrpc":"{VERSION}","id":{render(self.id)},"result":{result}}}'
 
     def wrap_error(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the response with an error that occurred within a stream, from the body of HTTP+JSON."""
+        """Return the JSON-RPC response with an error that occurred within a stream.
+
+        `body` is the error of HTTP+JSON.
+        """
         return _error(self.id, body["error"])
 
     def require_text(self, name: str, other: str) -> str:
-        """Return a required text parameter, in either spelling. Raises InvalidParams."""
+        """Return a required text parameter, sent under `name` or `other`. Raises InvalidParams."""
         value = self.params.get(name, self.params.get(other))
         if not isinstance(value, str):
             raise InvalidParams(errors=[FieldError(location="body", name=name, message="must be a string")])
         return value
 
     def as_query(self) -> dict[str, Any]:
-        """Return the parameters as a query has them: without nulls, and with booleans as words."""
+        """Return the parameters in the form of a query: without nulls, and with booleans as words."""
         present = {name: value for name, value in self.params.items() if value is not None}
         return {
             name: str(value).lower() if isinstance(value, bool) else value for name, value in present.items()
@@ -83,8 +87,12 @@ class RpcRequest:
 
 
 def read_rpc_request(raw: bytes) -> RpcRequest:
-    """Parse a request. Later errors are rendered as JSON-RPC. Raises ParseError, MalformedRequest, InvalidParams."""
-    # From here on, errors are JSON-RPC; until the id is known, the specification requires null.
+    """Parse a JSON-RPC request. After that, errors are rendered as JSON-RPC.
+
+    Raises ParseError, MalformedRequest, InvalidParams.
+    """
+    # From here on, errors are rendered as JSON-RPC. The specification requires a null id until the id is
+    # known.
     g.rpc_id = None
     try:
         body = parse_json(raw, **NUMBERS)
@@ -95,7 +103,8 @@ def read_rpc_request(raw: bytes) -> RpcRequest:
     if not isinstance(body, dict) or body.get("jsonrpc") != VERSION:
         raise MalformedRequest('The body must be an object with "jsonrpc": "2.0".')
     request_id, method, params = body.get("id"), body.get("method"), body.get("params", {})
-    # A request without an id is a notification, and its sender would never learn about an error.
+    # Refuse a request without an id: JSON-RPC treats it as a notification, so its sender would not learn
+    # about an error.
     if "id" not in body or isinstance(request_id, dict | list | bool):
         raise MalformedRequest('"id" must be a string or a number. Notifications are not supported.')
     g.rpc_id = request_id
@@ -113,7 +122,7 @@ def answer_rpc_errors(app: Flask) -> None:
         if "rpc_id" not in g or response.status_code < _FIRST_ERROR:
             return response
         error = json.loads(response.get_data())["error"]
-        # Other errors keep their status and HTTP+JSON body, which gateways and clients understand.
+        # Leave other errors unchanged: gateways and clients understand their status and HTTP+JSON body.
         if error["details"][0]["reason"] in CODES:
             response.set_data(render(_error(g.rpc_id, error)))
             response.status_code = 200

@@ -140,14 +140,14 @@ class RunPage(PageResponse):
 
     @classmethod
     def linked(cls, page: Page[Run], tasks_url: str, base_url: str) -> "RunPage":
-        """Return the model of a page, with the URLs of tasks and files."""
+        """Return the model of a page, with the URLs of the tasks and files."""
         runs = [_linked(run, tasks_url, base_url) for run in page.items]
         return cls.model_validate({"runs": runs, "next_cursor": page.next_cursor})
 
 
 def _linked(run: Run, tasks_url: str, base_url: str) -> RunBody:
     links = {
-        # No link to a task that was deleted.
+        # Omit the link to a task that was deleted.
         "task_url": f"{tasks_url}/{run.task_id}" if run.task_state is not None else None,
         "files": [RunFile(id=file_id, url=f"{base_url}/files/{file_id}") for file_id in run.files],
     }

@@ -1,9 +1,10 @@
 """Stream the events of a task as server-sent events, read from the database.
 
-A stream needs no thread while it waits (`web/framework/deferred_responses.py`). It ends with the task, or with its web
-process. A client that subscribes again, to any process, gets the current task and then its further events. Before the
-first event an error becomes an error response, after it an event named `error`. An event's id is its number in the
-task's log, and a subscription with `Last-Event-ID` continues after that number.
+A stream needs no thread while it waits (`web/framework/deferred_responses.py`). The stream ends when the task
+ends or its web process stops. A client may subscribe again at any web process, and gets the current task and
+then the further events. An error before the first event becomes an error response. A later error becomes an
+event named `error`. An event's id is its number in the task's log. A subscription with `Last-Event-ID`
+continues after that number.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ from web.framework.deferred_responses import (
 
 log = get_logger(__name__)
 
-# Send a comment after so many seconds without an event. Show the task by then, even if the agent has not replied.
+# Send a comment after this many seconds without an event. By then, show the task even if the agent has not
+# replied.
 COMMENT_SECONDS = 10.0
 COMMENT = b": still working\n\n"
 # Frames to send, and None while there is nothing to send.
@@ -56,7 +58,10 @@ _EVENT_ID = re.compile(r"[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSource:
-    """The data that frames are made of. It outlives the request's context, which ends before the stream does."""
+    """The data from which a stream renders its frames.
+
+    The source outlives the request's context, which ends before the stream does.
+    """
 
     database: Database
     services: AgentServices
@@ -67,7 +72,7 @@ class StreamSource:
 
     @classmethod
     def of(cls, call: AgentCall, task_id: UUID, pending: PendingResponse) -> StreamSource:
-        """Return the source for a task, from a request's headers and binding."""
+        """Return the source for a task. The request determines the binding and the event to resume after."""
         # Browsers' EventSource sends this header when it reconnects.
         sent = call.http.headers.get("Last-Event-ID", "").strip()
         return cls(
@@ -84,7 +89,7 @@ class StreamSource:
         return self.services.watch.watch(self.task_id, self.pending.wake_up)
 
     def follow(self, watch: Watch, after_sequence: int, *, reads_first: bool) -> Iterator[Event | None]:
-        """Yield the events after a sequence number, and None while there is none."""
+        """Yield the events after a sequence number. Yield None while there is no further event."""
         return follow(self.database, watch, after_sequence, self.pending.seconds, reads_first=reads_first)
 
     def task(self, snapshot: Snapshot) -> bytes:
@@ -98,7 +103,7 @@ class StreamSource:
         return self._frame(event.body, event.sequence)
 
     def response(self, answered: TurnResponse) -> bytes:
-        """Return the frame of a response that was sent before."""
+        """Return the frame of a response that was sent to an earlier attempt of the same message."""
         return self._frame(answered.body.to_wire(), answered.sequence)
 
     def _frame(self, body: Mapping[str, Any], number: int) -> bytes:
@@ -110,10 +115,10 @@ class StreamSource:
 
 
 def stream_message_response(call: AgentCall, send: Callable[[], AcceptedMessage]) -> Response:
-    """Stream the response to a message: its task and then updates, or a single message.
+    """Stream the response to a message: the task and then its updates, or a single message.
 
-    The message is sent only after the stream has a slot, because a message that was accepted must not be refused
-    afterwards: the client would send it again. Raises TooManyStreams, ConcurrencyLimited, PoolExhausted.
+    The message is accepted only after the stream has a slot: if an accepted message were refused afterwards,
+    the client would send it again. Raises TooManyStreams, ConcurrencyLimited, PoolExhausted.
     """
     pending = _pending_response(call)
     frames = message_frames(lambda task_id: StreamSource.of(call, task_id, pending), send)
@@ -123,7 +128,8 @@ def stream_message_response(call: AgentCall, send: Callable[[], AcceptedMessage]
 def stream_task(call: AgentCall, task_id: UUID) -> Response:
     """Stream a task's updates, beginning with its current state.
 
-    Raises TaskNotFound, UnsupportedOperation if it has ended, TooManyStreams, ConcurrencyLimited, PoolExhausted.
+    Raises TaskNotFound, UnsupportedOperation if the task has ended, TooManyStreams, ConcurrencyLimited,
+    PoolExhausted.
     """
     pending = _pending_response(call)
     frames = _task_frames(StreamSource.of(call, task_id, pending), partial(_find, call, task_id))
@@ -135,7 +141,7 @@ def _pending_response(call: AgentCall) -> PendingResponse:
 
 
 def _response(call: AgentCall, frames: Frames, pending: PendingResponse, watch: revocation.Watch) -> Response:
-    """Return the stream of these frames, or raise the error that occurred before the first one."""
+    """Return a stream of the given frames. Raises the error that occurred before the first frame."""
     host = urlsplit(call.context.services.settings.base_url).hostname or ""
     frames = with_slot(call.services.slots, call.context.admission.key, frames)
     frames = revocation.until_revoked(frames, watch, pending.wake_up.notify)
@@ -146,13 +152,16 @@ def _response(call: AgentCall, frames: Frames, pending: PendingResponse, watch: 
 def render_stream_error(
     error: DomainError, *, request: str, host: str, rpc: RpcRequest | None = None
 ) -> object:
-    """Return the body of an error in A2A's format, for the request's binding."""
+    """Return the body of an error in A2A's format, for the binding of the request."""
     body = error_body(STATUSES[error.kind], error.code, error.detail, request=request, host=host)
     return body if rpc is None else rpc.wrap_error(body)
 
 
 def stream_generator(frames: Frames, show: Callable[[DomainError], object]) -> ResponseGenerator:
-    """Yield the response and frames of a stream. An error before the first frame is raised, a later one is a frame."""
+    """Yield the response and the frames of a stream.
+
+    An error before the first frame is raised. A later error becomes a frame.
+    """
     has_begun = False
     try:
         for frame in frames:
@@ -171,7 +180,7 @@ def stream_generator(frames: Frames, show: Callable[[DomainError], object]) -> R
 
 def with_slot(slots: StreamSlots, key: PoolKey, frames: Frames) -> Frames:
     """Yield frames while holding a stream's slot. Raises TooManyStreams, ConcurrencyLimited, PoolExhausted."""
-    # The slot is taken at the first step, so a refusal is still an error response.
+    # Take the slot at the first step, so that a refusal still becomes an error response.
     with slots.hold(key), closing(frames):
         yield from frames
 
@@ -179,18 +188,19 @@ def with_slot(slots: StreamSlots, key: PoolKey, frames: Frames) -> Frames:
 def message_frames(
     open_source: Callable[[UUID], StreamSource], send: Callable[[], AcceptedMessage]
 ) -> Frames:
-    """Send a message and yield the frames of the response. They end with the turn."""
+    """Send a message and yield the frames of the response, until the turn ends."""
     sent = send()
-    del send  # frees the message, which may be long
+    del send  # Free the message, which may be long.
     source = open_source(sent.task_id)
     with source.watch() as watch:
         stream = _MessageStream(source, sent)
         yield from stream.begin()
         if stream.is_over():
             return
-        # The watch was registered before this first read, so that no event is missed.
+        # The watch was registered before this first read, so no event is missed.
         for event in source.follow(watch, sent.snapshot.sequence, reads_first=True):
-            # While the server drains, the client must at least learn the task's id, to subscribe elsewhere.
+            # While the server drains, show the task at least: the client needs its id to subscribe at another
+            # process.
             is_last_check = event is None and source.pending.is_shutting_down
             yield from stream.forward(event) if event is not None else stream.on_idle(shows_now=is_last_check)
             if stream.is_over() or (is_last_check and stream.is_shown):
@@ -200,20 +210,24 @@ def message_frames(
 
 
 def _task_frames(source: StreamSource, find: Callable[[], Snapshot]) -> Frames:
-    """Yield the frames of a subscription, which continues after interruptions and ends with the task."""
+    """Yield the frames of a subscription.
+
+    The subscription continues when the task is interrupted, and ends with the task.
+    """
     with source.watch() as watch:
         snapshot = find()
         after = snapshot.sequence
         if source.resume_after is not None:
-            # The client cannot have received an event that does not exist yet.
+            # Ignore a `Last-Event-ID` after the newest event: the client cannot have received an event that
+            # does not exist.
             after = min(after, source.resume_after)
         is_complete = after == snapshot.sequence or not snapshot.has_events
         if snapshot.task.status.state.is_terminal and is_complete:
-            # Before the first frame, so that it becomes an error response.
+            # Raise before the first frame, so that the error becomes an error response.
             raise UnsupportedOperation(
                 "The task has ended, so it has no further updates. Get the task instead."
             )
-        # A client that resumes has the task already. The comment starts the response.
+        # A client that resumes has the task already, so start the response with a comment instead.
         yield source.task(snapshot) if source.resume_after is None else COMMENT
         keep_alive = KeepAlive()
         for event in source.follow(watch, after, reads_first=after < snapshot.sequence):
@@ -243,7 +257,7 @@ class KeepAlive:
         self.mark_sent()
 
     def mark_sent(self) -> None:
-        """Record that a frame is being sent."""
+        """Record that the stream is sending a frame."""
         self._sent_at = time.monotonic()
 
     @property
@@ -262,7 +276,7 @@ class KeepAlive:
 class _MessageStream:
     """The frames of the response to one message: the task as it was when the message was accepted, and its events.
 
-    The task is shown only once it is certain that the agent does not reply with a single message.
+    The task is shown only when it is certain that the agent does not reply with a single message.
     """
 
     def __init__(self, source: StreamSource, sent: AcceptedMessage) -> None:
@@ -273,11 +287,14 @@ class _MessageStream:
         self._keep_alive = KeepAlive()
 
     def is_over(self) -> bool:
-        """Return whether the response is complete."""
+        """Whether the response is complete."""
         return self._is_over
 
     def begin(self) -> Iterator[bytes]:
-        """Yield the task if the client may know it already, or the complete response if it was sent before."""
+        """Yield the task, if the client may know it already.
+
+        If an earlier attempt of the message got a response, yield that complete response.
+        """
         if self._sent.is_replay and (answered := self._find_response()) is not None:
             self._is_over = True
             yield answered
@@ -287,17 +304,20 @@ class _MessageStream:
     def forward(self, event: Event) -> Iterator[bytes]:
         """Yield the frames of an event."""
         self._keep_alive.mark_sent()
-        # The protocol requires the task before its updates, and a message instead of both.
+        # The protocol requires the task before its updates, but a reply with a message has no task.
         if not self.is_shown and event.kind != "message":
             yield self._show()
         yield self._source.event(event)
         if event.is_interruption and self._turns_before:
-            self._turns_before -= 1  # the interruption belongs to an earlier message
+            self._turns_before -= 1  # This interruption belongs to an earlier message, so the stream goes on.
             return
         self._is_over = event.is_last or event.is_interruption
 
     def on_idle(self, *, shows_now: bool) -> Iterator[bytes]:
-        """Yield a comment or the task if one is due, or at once with `shows_now`. Raises InvalidAgentResponse."""
+        """Yield the task if it is due or `shows_now` is true, else a comment if that is due.
+
+        Raises InvalidAgentResponse.
+        """
         if not self.is_shown:
             with self._source.database.autocommit() as session:
                 require_valid_response(session, self._sent.turn_id)
@@ -309,7 +329,7 @@ class _MessageStream:
             return
         with self._source.database.transaction() as session:
             is_task = show_task(session, self._sent.task_id)
-        # Otherwise the agent has just replied with a message, or failed.
+        # If there is no task, the agent has just replied with a message or failed: its event follows.
         if is_task:
             yield self._show()
 

@@ -1,6 +1,6 @@
-"""Get, list and subscribe to the tasks that the caller may read, and cancel the caller's own.
+"""Get, list and subscribe to the tasks that the caller may read, and cancel the caller's own tasks.
 
-For any other task the response is the same as for a task that does not exist.
+For a task that the caller may not read, the response is the same as for a task that does not exist.
 """
 
 from flask import Response
@@ -49,7 +49,7 @@ def list_tasks(call: AgentCall) -> Response:
         page = list_page(session, call.readable, wanted)
     wire = page.to_wire()
     links = call.services.links
-    # Links are added to the wire form, because they are no part of a stored task.
+    # Add links to the wire form, because they are not stored with a task.
     pairs = zip(page.tasks, wire["tasks"], strict=True)
     return respond(
         call, wire | {"tasks": [links.with_links(require_task_id(task.id), at) for task, at in pairs]}
@@ -64,13 +64,13 @@ def list_tasks(call: AgentCall) -> Response:
     errors=(TaskNotFound, TaskNotCancelable, MalformedJson),
 )
 def cancel_task(call: AgentCall, task_id: str) -> Response:
-    # Only to refuse a malformed body: nothing in it is used.
+    # Read the body only to refuse a malformed one: no field of it is used.
     call.read_body(CancelTaskRequest)
     found = require_task_id(task_id)
     with call.context.services.database.transaction() as session:
-        # `scope` and not `readable`: a caller who may only read a task must not cancel it.
+        # Use `scope` and not `readable`: a caller who may only read a task must not cancel it.
         task = cancel(session, call.scope, found)
-    # After the commit: a worker that wakes earlier would not find the request.
+    # Notify after the commit: a worker that wakes up earlier would not find the cancellation request.
     call.services.notifier.notify(found)
     return respond(call, call.services.links.with_links(found, task.to_wire()))
 

@@ -1,9 +1,9 @@
 """The response to a download: one exact version, whole or in ranges.
 
-The bytes sent are those that the headers announce: a file of another length is refused before the first byte, and a
-source that fails closes the connection instead of ending a short response. Each chunk of a local file is checked before
-it is sent, unless the file was checked a moment ago (`recent_checks`). If the front proxy sends the file, or it has no
-checksums yet, only the scrub detects decay.
+The response has exactly the announced bytes: a file of another length is refused before the first byte. If
+the source fails, the connection is closed, because a short response would look complete. Each chunk of a
+local file is checked before it is sent, unless the file was checked a moment ago (`recent_checks`). If the
+front proxy sends the file, or the file has no checksums yet, only the scrub detects decay.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from shared.files.resources import Version
 from web.files.presentation import Presentation, describe, protect
 from web.files.ranges import ByteRange, Selection, select_bytes
 
-# As large as a checked chunk.
+# As large as a checked chunk (CHECKED_CHUNK_BYTES).
 BLOCK_BYTES = 256 << 10
 
 _CONDITIONS = {
@@ -50,12 +50,12 @@ def content_response(
     report_damage: Callable[[], None] = lambda: None,
     recent: RecentChecks | None = None,
 ) -> Response:
-    """Return the response to a GET or HEAD of content; it closes the blob after sending it, or on any error.
+    """Return the response to a GET or HEAD of content. Close the blob after sending it, or on any error.
 
-    With a `proxy_prefix` the front proxy sends a local file (X-Accel-Redirect) and handles ranges itself. With the
-    `checksums` of its chunks a local file is checked while it is sent; `report_damage` is called for damage found after
-    the response began, when only the connection can be closed. Raises VersionMismatch, RangeNotSatisfiable,
-    BlobDamaged, and what the blob raises.
+    With a `proxy_prefix` the front proxy sends a local file (X-Accel-Redirect) and handles ranges itself.
+    With `checksums` of its chunks, a local file is checked while it is sent. If damage is found after the
+    response began, `report_damage` is called and the connection is closed. Raises VersionMismatch,
+    RangeNotSatisfiable, BlobDamaged, and the errors of the blob.
     """
     download = _Download(version, blob, checksums, report_damage, recent or RecentChecks())
     try:
@@ -67,7 +67,7 @@ def content_response(
 
 @dataclass(frozen=True)
 class _Download:
-    """One version while it is sent."""
+    """One version while its content is sent."""
 
     version: Version
     blob: BlobReader
@@ -77,7 +77,7 @@ class _Download:
 
     @cached_property
     def is_checked(self) -> bool:
-        """Whether each chunk is checked before it is sent, which sendfile cannot do."""
+        """Whether each chunk is checked before it is sent. sendfile cannot check chunks."""
         return (
             self.checksums is not None
             and self.blob.file is not None
@@ -86,7 +86,10 @@ class _Download:
         )
 
     def begin(self, at: ByteRange) -> Iterator[bytes]:
-        """Return the chunks of a range. Raises BlobDamaged for the first one, before the response begins."""
+        """Return the chunks of a range.
+
+        Raises BlobDamaged before the response begins if the first chunk is damaged.
+        """
         chunks = self.chunks(at)
         return chain([next(chunks)], chunks) if self.is_checked else chunks
 
@@ -106,7 +109,7 @@ class _Download:
         except BlobDamaged:
             self.report_damage()
             raise
-        # Only a complete download has checked all chunks.
+        # Record the check only after a complete download, because only then are all chunks checked.
         if state is not None and len(at) == size_bytes:
             self.recent.note(self.version.id, state)
 
@@ -121,7 +124,8 @@ def _respond(
     conditions = {name: environ[variable] for name, variable in _CONDITIONS.items() if variable in environ}
     method = environ["REQUEST_METHOD"]
     selected = select_bytes(method, conditions, entity_tag=entity_tag, byte_size=version.byte_size)
-    # A 304 has the caching and protection headers, and no description of content that it does not send.
+    # A 304 keeps the caching and protection headers, but sends no content and so no headers that describe
+    # content.
     if selected is Selection.NOT_MODIFIED:
         response.status_code = HTTPStatus.NOT_MODIFIED
         blob.close()
@@ -148,10 +152,11 @@ def _refuse_damaged(download: _Download) -> None:
 
 
 def _is_plausible(file: FileIO, version: Version) -> bool:
-    # With fewer bytes than announced the client would read the beginning of the next response as the rest.
+    # Refuse a file of another length: with too few bytes, the client would read the next response as the
+    # rest.
     if os.fstat(file.fileno()).st_size != version.byte_size:
         return False
-    # Content of a single chunk is compared with its SHA-256.
+    # If the content is a single chunk, compare it with the SHA-256 of the version.
     if version.byte_size <= CHECKED_CHUNK_BYTES:
         content = os.pread(file.fileno(), version.byte_size, 0)
         return hashlib.sha256(content).digest() == version.content_sha256
@@ -205,7 +210,10 @@ def _content_range(at: ByteRange, version: Version) -> str:
 
 
 class _FilePart:
-    """A range of a file for `wsgi.file_wrapper`: gunicorn sends it from the descriptor, other servers read it."""
+    """A range of a file for `wsgi.file_wrapper`.
+
+    gunicorn sends the range from the descriptor. Other servers read it.
+    """
 
     def __init__(self, blob: BlobReader, file: FileIO, at: ByteRange) -> None:
         self._blob = blob

@@ -1,4 +1,7 @@
-"""Routes that list, read, renew and delete files and list their versions (docs/specification/files.md#metadata)."""
+"""Routes that list, read, renew and delete files, and list the versions of a file.
+
+docs/specification/files.md#metadata specifies these routes.
+"""
 
 from uuid import UUID
 
@@ -95,7 +98,7 @@ def list_versions(call: RequestContext, file_id: UUID) -> JsonResponse:
 def renew_retention(call: RequestContext, file_id: UUID) -> JsonResponse:
     database = call.services.database
     with database.autocommit() as session:
-        # Checked before the body is read, so that a caller without rights gets 403 or 404 for any body.
+        # Check before the body is read, so that a caller without rights gets 403 or 404 for any body.
         retention.get_renewable(session, call.caller, file_id, pending=pending(call))
     body: schemas.RetentionBody = call.read_body()
     file = retention.renew(

@@ -1,8 +1,9 @@
 """How content is presented to a browser: it is never executed, and embedded in a page only with a read grant.
 
-A read grant is made to be passed on: any page may embed its content, and any script may read it. With credentials the
-URL of content is for its owner's programs. `?disposition=inline` shows images (except SVG), audio, video, PDF and plain
-text; all else is an attachment. The sandbox has no origin and executes nothing.
+A read grant is made to be passed on: any page may embed its content, and any script may read it. The URL of
+content that needs a credential is for the owner's programs. `?disposition=inline` shows images (except SVG),
+audio, video, PDF and plain text. All other content is an attachment. The sandbox has no origin and executes
+nothing.
 """
 
 import base64
@@ -29,7 +30,8 @@ _PROTECTION = {
     "Cross-Origin-Resource-Policy": "same-site",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-# The page that a browser builds around a picture or a film needs a style and the URL itself; any page may frame it.
+# The page that a browser builds around a picture or a film needs a style and the URL itself. Any page may
+# frame it.
 _INLINE_POLICY = (
     "sandbox; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline';"
     " frame-ancestors *"
@@ -62,7 +64,7 @@ _PASSIVE_KINDS = frozenset({"image", "audio", "video"})
 
 
 class Presentation(Enum):
-    """The audience of content: the owner's programs, or holders of a link, to save or to show it."""
+    """The audience of content: the owner's programs, or holders of a link who save or view the content."""
 
     PRIVATE = "private"
     SHARED = "shared"
@@ -70,7 +72,7 @@ class Presentation(Enum):
 
 
 def protect(headers: Headers, version: Version, presentation: Presentation) -> None:
-    """Write the headers of each response about a version, also of one without content."""
+    """Write the headers that every response about a version has, including a response without content."""
     headers.extend(_PROTECTION)
     if presentation is Presentation.PRIVATE:
         headers["Cache-Control"] = "private, no-cache"
@@ -82,7 +84,7 @@ def protect(headers: Headers, version: Version, presentation: Presentation) -> N
 
 
 def allow_any_page(headers: Headers) -> None:
-    """Allow pages of every origin to embed and read the content of a grant, and its errors."""
+    """Allow pages of every origin to embed and read the content of a grant, and the errors of such a request."""
     headers["Cross-Origin-Resource-Policy"] = "cross-origin"
     headers.extend(_CORS)
 
@@ -94,7 +96,7 @@ def describe(headers: Headers, version: Version, presentation: Presentation) -> 
         version.file_name, "inline" if _is_inline(version, presentation) else "attachment"
     )
     headers["Accept-Ranges"] = "bytes"
-    # RFC 9530: of the whole representation, also when a range of it is sent.
+    # By RFC 9530 the digest covers the whole content, even when only a range is sent.
     headers["Repr-Digest"] = f"sha-256=:{base64.b64encode(version.content_sha256).decode()}:"
 
 
@@ -106,7 +108,7 @@ def _is_passive(media_type: str) -> bool:
     essence = _essence(media_type)
     kind, _, name = essence.partition("/")
     if kind in _PASSIVE_KINDS:
-        # An SVG image can contain scripts.
+        # Do not show SVG inline: an SVG image can contain scripts.
         return "svg" not in name and "xml" not in name
     return essence in _PASSIVE_TYPES
 

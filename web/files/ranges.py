@@ -1,7 +1,8 @@
 """The bytes of a version that a download requests: preconditions and ranges by RFC 9110 (13 and 14).
 
-Pure: header values in, a decision out. Versions never change, so their entity tag is strong and there is no date;
-conditions on dates are ignored, and an `If-Range` with a date never matches.
+This module does no I/O: header values in, a decision out. Versions never change, so their entity tag is
+strong and they have no modification date. Conditions on dates are ignored, and an `If-Range` with a date
+never matches.
 """
 
 import re
@@ -23,7 +24,7 @@ CONDITIONS = {
 
 _ENTITY_TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 _RANGE = re.compile(r"([0-9]*)-([0-9]*)", re.ASCII)
-_POSITION_DIGITS = 18  # a number with more digits is beyond any content
+_POSITION_DIGITS = 18  # A number with more digits is larger than the size of any content.
 
 
 class RangeNotSatisfiable(DomainError):
@@ -35,7 +36,7 @@ class RangeNotSatisfiable(DomainError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ByteRange:
-    """The bytes start..stop (exclusive)."""
+    """The bytes from `start` up to, but not including, `stop`."""
 
     start: int
     stop: int
@@ -45,7 +46,7 @@ class ByteRange:
 
 
 class Selection(Enum):
-    """Responses without ranges."""
+    """Responses to a request that selects no ranges."""
 
     WHOLE = "whole"
     NOT_MODIFIED = "not modified"
@@ -54,10 +55,10 @@ class Selection(Enum):
 def select_bytes(
     method: str, headers: Mapping[str, str], *, entity_tag: str, byte_size: int
 ) -> Selection | Sequence[ByteRange]:
-    """Return the response to a request: the whole content, "not modified", or ranges in the order of the request.
+    """Return which response a request gets: the whole content, "not modified", or ranges in the requested order.
 
-    `headers` has those of If-Match, If-None-Match, If-Range and Range that were sent. Raises VersionMismatch,
-    RangeNotSatisfiable.
+    `headers` contains If-Match, If-None-Match, If-Range and Range, as far as the client sent them. Raises
+    VersionMismatch, RangeNotSatisfiable.
     """
     if "If-Match" in headers and not _matches(headers["If-Match"], entity_tag, is_weak=False):
         raise VersionMismatch("The content is not the one named in If-Match.")
@@ -76,7 +77,8 @@ def _matches(condition: str, entity_tag: str, *, is_weak: bool) -> bool:
 
 def _select_ranges(value: str, byte_size: int) -> Selection | Sequence[ByteRange]:
     requested = _read_ranges(value, byte_size)
-    # Many clients send a Range with every request: respond with all of an empty content instead of 416.
+    # Many clients send a Range with every request, so respond to it with the whole empty content instead of
+    # 416.
     if requested is None or byte_size == 0:
         return Selection.WHOLE
     satisfiable = [at for at in requested if at.start < at.stop]
@@ -86,9 +88,10 @@ def _select_ranges(value: str, byte_size: int) -> Selection | Sequence[ByteRange
 
 
 def _read_ranges(value: str, byte_size: int) -> list[ByteRange] | None:
-    """Return the ranges of a Range header; None if it is to be ignored: another unit, malformed, or too many ranges.
+    """Return the ranges of a Range header.
 
-    A range without any byte of the content is empty.
+    Return None if the header is to be ignored: it has another unit, is malformed, or has too many ranges. A
+    range that contains no byte of the content becomes an empty range.
     """
     unit, separator, listed = value.partition("=")
     if not separator or unit.strip().lower() != "bytes":
@@ -116,7 +119,10 @@ def _read_range(item: str, byte_size: int) -> ByteRange | None:
 
 
 def _read_position(digits: str) -> int | None:
-    """Return a number of any length, at most one beyond any content; None if none was written."""
+    """Parse a position of any length. Return None if `digits` is empty.
+
+    A position beyond any content becomes 10 to the power of `_POSITION_DIGITS`.
+    """
     if not digits:
         return None
     significant = digits.lstrip("0")
@@ -124,12 +130,13 @@ def _read_position(digits: str) -> int | None:
 
 
 def _coalesced(ranges: list[ByteRange]) -> Sequence[ByteRange]:
-    """Join ranges that touch or overlap, so that no byte is sent twice; without any, keep the requested order."""
+    """Join ranges that touch or overlap, so that no byte is sent twice. If none do, keep the requested order."""
     joined: list[ByteRange] = []
     for at in sorted(ranges):
         if joined and at.start <= joined[-1].stop:
             joined[-1] = ByteRange(joined[-1].start, max(joined[-1].stop, at.stop))
         else:
             joined.append(at)
-    # RFC 9110, 15.3.7.2: the parts may be in the order of the request, which some clients rely on.
+    # RFC 9110, 15.3.7.2 allows the requested order, and some clients rely on it, so keep it if no ranges were
+    # joined.
     return ranges if len(joined) == len(ranges) else joined

@@ -1,4 +1,4 @@
-"""Shared by the file routes: their common errors, bodies, and the response to a write."""
+"""The errors, bodies and responses to writes that the file routes share."""
 
 import re
 from dataclasses import dataclass
@@ -26,19 +26,19 @@ def file_body(caller: Caller, file: File) -> schemas.FileBody:
 
 
 def content_url(call: RequestContext, file_id: UUID) -> str:
-    """Return the URL of a file's content that requires a credential."""
+    """Return the URL of a file's content. Requests to this URL need a credential."""
     return f"{call.services.settings.base_url}/files/{file_id}/content"
 
 
 def actor_of(call: RequestContext) -> Actor:
-    """Return the actor of a request, for the audit; deployments are actors too."""
+    """Return the actor of a request, for the audit log. A deployment is an actor too."""
     return Actor(
         caller=call.caller, request_id=request_id(), client_address=client_address(call.http.environ)
     )
 
 
 def pending(call: RequestContext) -> Availability:
-    """Return the availability of staged content in this service's store."""
+    """Return the availability of staged content in this service's own store."""
     return staged_availability(call.services.blobs)
 
 
@@ -55,7 +55,10 @@ class Preference:
 
 
 def read_preference(header: str | None, *, longest_wait_seconds: float) -> Preference:
-    """Return the preference of a header; unknown tokens are ignored, and the wait is at most the service's own."""
+    """Return the preference in a header.
+
+    Unknown tokens are ignored. A wait that is longer than `longest_wait_seconds` is shortened to it.
+    """
     tokens = [token.partition(";")[0].strip() for token in (header or "").split(",")]
     if any(token.lower() == "respond-async" for token in tokens):
         return Preference(responds_async=True, wait_seconds=0, applied="respond-async")
@@ -68,18 +71,22 @@ def read_preference(header: str | None, *, longest_wait_seconds: float) -> Prefe
 
 
 def time_limit_seconds(call: RequestContext, byte_size: int) -> float:
-    """Return how long the reception of so many bytes may take."""
+    """Return how many seconds the reception of `byte_size` bytes may take."""
     settings = call.services.settings
     return settings.upload_grace_seconds + byte_size / settings.upload_minimum_bytes_per_second
 
 
 def receipt_answer(call: RequestContext, receipt: Receipt, *, first_status: int) -> JsonResponse:
-    """Return the response to a write: at once if readers find the version, else when it is placed or the wait ends."""
+    """Return the response to a write.
+
+    If readers can find the version already, respond at once. Otherwise wait until the version is placed or
+    the wait ends.
+    """
     settings = call.services.settings
     preference = read_preference(
         call.http.headers.get("Prefer"), longest_wait_seconds=settings.upload_wait_seconds
     )
-    # 202 for the first attempt only: a client polls by repeating its request.
+    # Send 202 to the first attempt only: a client polls by repeating its request.
     is_pending = preference.responds_async and not receipt.replayed
     if receipt.availability is Availability.PENDING:
         is_pending = wait_while_staged(call.services.database, receipt.version.id, preference.wait_seconds)

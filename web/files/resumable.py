@@ -1,7 +1,7 @@
-"""Resumable uploads (draft-ietf-httpbis-resumable-upload): begin, query, append and cancel; their content is raw.
+"""Resumable uploads (draft-ietf-httpbis-resumable-upload): begin, query, append and cancel, with raw content.
 
-A request with `Upload-Complete` begins a resumable upload and has the file's name and type in its own headers; the
-multipart form of the specification is unchanged (docs/specification/files.md#resumable).
+A request with `Upload-Complete` begins a resumable upload. Its own headers contain the file's name and type.
+The multipart form of the specification is unchanged (docs/specification/files.md#resumable).
 """
 
 import re
@@ -76,7 +76,10 @@ _FOUND: tuple[type[DomainError], ...] = (
 
 
 def begin_resumable(call: RequestContext, request: UploadRequest) -> JsonResponse | Response:
-    """Create a resumable upload, or return the one that its operationId began, or that one's result."""
+    """Create a resumable upload.
+
+    If an upload with the same operationId exists, return that upload, or its result if it is complete.
+    """
     refuse_content(call.http)
     check_length(call.http, request.byte_size)
     if request.byte_size > call.services.settings.max_upload_bytes:
@@ -182,20 +185,21 @@ def cancel_upload(call: RequestContext, upload_id: UUID) -> JsonResponse:
 
 
 def _append(call: RequestContext, upload: ResumableUpload) -> JsonResponse:
-    """Store a request's content, and complete the upload if it is the last."""
+    """Store a request's content. If it is the last content, complete the upload."""
     http, size = call.http, upload.request.byte_size
     if http.mimetype != MEDIA_TYPE:
         raise UnsupportedMediaType(f"Send the content as {MEDIA_TYPE}.")
     is_last, offset = read_flag(http), read_number(http, "Upload-Offset", is_required=True)
     check_length(http, size)
-    # The upload keeps its first request's owner and payer, even if this request has no attribution.
+    # The upload keeps the owner and payer of its first request, even if this request has no attribution.
     caller = uploads.bound_caller(call.services.revalidator, call.caller, upload)
     if upload.is_finished:
         return _complete(call, caller, upload)
-    # The response carries both offsets, from which the client continues without another request.
+    # The error response contains both offsets, so the client can continue without another request.
     if offset != upload.received_bytes:
         raise _mismatch(upload.received_bytes, offset)
-    # Refused before any byte is received; a body without a length is refused when it exceeds the size.
+    # Refuse too much content before receiving a byte. A body without a length is refused when it exceeds the
+    # size.
     if upload.received_bytes + (http.content_length or 0) > size:
         raise errors.InconsistentUploadLength
     _receive(call, caller, upload)
@@ -206,7 +210,7 @@ def _append(call: RequestContext, upload: ResumableUpload) -> JsonResponse:
 
 
 def _receive(call: RequestContext, caller: Caller, upload: ResumableUpload) -> None:
-    """Store the content of a request. Raises UploadTimeout, MalformedRequest if its body ends early."""
+    """Store the content of a request. Raises UploadTimeout, and MalformedRequest if its body ends early."""
     services = call.services
     with services.receptions.admit(call.http.environ) as body:
         append(
@@ -227,7 +231,7 @@ def _receive(call: RequestContext, caller: Caller, upload: ResumableUpload) -> N
 
 def _complete(call: RequestContext, caller: Caller, upload: ResumableUpload) -> JsonResponse:
     services = call.services
-    # All content is read and written once more, which takes a slot as its reception did.
+    # Completing reads and writes all content once more, so it takes a slot as receiving did.
     call.admission.hold(services.pools.uploads)
     receipt = completion.complete(
         services.database,
@@ -242,12 +246,13 @@ def _complete(call: RequestContext, caller: Caller, upload: ResumableUpload) -> 
 
 
 def _with_progress(call: RequestContext, upload: ResumableUpload, error: DomainError) -> Response:
-    """Return the response to an error with the upload's progress, so that the client need not query it."""
+    """Return the response to an error with the progress of the upload, so that the client need not query the progress."""
     response = answer_domain_error(error)
     try:
         now = uploads.get_upload(call.services.database, call.caller, upload.id)
     except DomainError:
-        return response  # the upload has ended, or the database does not respond
+        # The upload has ended, or the database does not respond: send the error without progress.
+        return response
     response.headers.update(_progress(call, now))
     return response
 
@@ -282,14 +287,20 @@ def _limits(call: RequestContext) -> UploadLimits:
 
 
 def is_resumable(http: Request) -> bool:
-    """Return whether a write begins a resumable upload; a multipart request may also state `Upload-Complete: ?1`."""
+    """Return whether a write begins a resumable upload.
+
+    A multipart request does not, although it may contain `Upload-Complete: ?1`.
+    """
     if "Upload-Complete" not in http.headers:
         return False
     return not (read_flag(http) and http.mimetype == _FORM)
 
 
 def read_declared_content(http: Request) -> DeclaredContent:
-    """Return the declared name, type and digest of later content. Raises ValidationFailed, MalformedRequest."""
+    """Return the name, type and digest that a request declares for content sent later.
+
+    Raises ValidationFailed, MalformedRequest.
+    """
     header = read_file_headers(
         http.headers.get("Content-Disposition", ""),
         http.headers.get("Content-Type", ""),
@@ -302,7 +313,7 @@ def read_declared_content(http: Request) -> DeclaredContent:
 
 
 def refuse_content(http: Request) -> None:
-    """Raise UnsupportedMediaType unless the request has no content and announces more."""
+    """Raise UnsupportedMediaType unless the request has no content and announces that more will follow."""
     if http.mimetype == _FORM:
         raise UnsupportedMediaType("A multipart form is one request: omit Upload-Complete, or send ?1.")
     if read_flag(http) or http.content_length or "Transfer-Encoding" in http.headers:
@@ -319,7 +330,7 @@ def check_length(http: Request, size: int) -> None:
 
 
 def read_flag(http: Request) -> bool:
-    """Return `Upload-Complete`. Raises MalformedRequest."""
+    """Return the value of `Upload-Complete`. Raises MalformedRequest."""
     flag = _FLAGS.get(http.headers.get("Upload-Complete", "").strip())
     if flag is None:
         raise MalformedRequest("Upload-Complete must be ?0 or ?1.")
@@ -327,7 +338,10 @@ def read_flag(http: Request) -> bool:
 
 
 def read_number(http: Request, name: str, *, is_required: bool = False) -> int | None:
-    """Return a header that is a number of bytes; None if it is absent and not required. Raises MalformedRequest."""
+    """Return a header that is a number of bytes.
+
+    Return None if the header is absent and not required. Raises MalformedRequest.
+    """
     value = http.headers.get(name, "").strip()
     if not value and not is_required:
         return None

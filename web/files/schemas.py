@@ -31,7 +31,8 @@ from shared.identity.access.callers import OwnerKind
 from web.http.wire_types import Between, CamelModel, Count, Id, JsonCount, RequestModel, Text, UtcTime
 
 MINIMUM_TTL_SECONDS, MAXIMUM_TTL_SECONDS, TTL_STEP_SECONDS = 60, 86_400, 60
-_REQUIRED: JsonDict = {"x-required": True}  # the response without it is 428, not 422
+# Mark the parameter as required in OpenAPI only: without it the response is 428, and not 422.
+_REQUIRED: JsonDict = {"x-required": True}
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 ReferenceId = Annotated[str, Text(minimum=1, maximum=200)]
 AssociationKind = Literal["Task", "Conversation", "Message", "Schedule", "Resource"]
@@ -350,7 +351,7 @@ class FileListQuery(RequestModel):
 
 
 def _filter_type(declared: FilterDeclaration) -> Any:
-    """Return the type of a filter's query parameter."""
+    """Return the type of the query parameter for a declared filter."""
     if declared.choices:
         return Literal[tuple(declared.choices)]
     if declared.pattern is not None:

@@ -57,7 +57,7 @@ routes = Routes("files")
 )
 def create_grant(call: RequestContext, file_id: UUID, version_id: UUID) -> JsonResponse:
     if call.http.content_length or "Transfer-Encoding" in call.http.headers:
-        # A client that sends ttlSeconds in a body would believe that it was read.
+        # Refuse a body: a client that sends ttlSeconds in a body would believe that the service has read it.
         raise MalformedRequest("This operation takes no body; `ttlSeconds` is a query parameter.")
     grant = grants.create_grant(
         call.services.database, actor_of(call), file_id, version_id, call.query.ttl_seconds
@@ -175,16 +175,16 @@ def ask_before_download(call: RequestContext, file_id: UUID) -> JsonResponse:  #
 
 
 def send_content(call: RequestContext, file_id: UUID, presentation: Presentation) -> Response:
-    """Return the response with the content that the request's caller or grant may read."""
+    """Return the response with the content that the caller, or the grant, may read."""
     services = call.services
     content = _get_content(call, file_id)
     refuse_unreadable(content, services.blobs)
     if not call.has_credential:
-        # The organization of an anonymous client is known only now: its download takes a slot of the file's
+        # The organization of an anonymous client is known only now. The download takes a slot of the file's
         # organization.
         call.admission.move(PoolKey(content.organization_id, file_id))
     call.admission.hold(services.pools.downloads)
-    # Before the content is opened: after an error of the database it would stay open.
+    # Find the checksums before opening the content: after a database error, the content would stay open.
     checksums = _find_checksums(call, content)
     try:
         response = content_response(
@@ -198,7 +198,7 @@ def send_content(call: RequestContext, file_id: UUID, presentation: Presentation
             recent=services.recent_checks,
         )
     except BlobMissing:
-        # If the file ended between the two reads, of its row and of its bytes, respond that it has ended.
+        # The file may have ended after its row was read. If so, this call raises the error that says so.
         _get_content(call, file_id)
         BLOBS_MISSING.inc()
         log.warning("blob.missing", version_id=content.version.id)
@@ -208,7 +208,10 @@ def send_content(call: RequestContext, file_id: UUID, presentation: Presentation
 
 
 def _watch(call: RequestContext, content: Content) -> Watch:
-    """Return the watch that checks, while content is sent, the caller's right to read it or the grant's revocation."""
+    """Return a watch for the time that content is sent.
+
+    The watch checks the caller's right to read the content, or whether the grant was revoked.
+    """
     if call.has_credential:
         return call.watch(partial(authorize_reading, content))
     services, token = call.services, _one_grant(call.http.environ[GRANTS])
@@ -231,7 +234,7 @@ def _get_content(call: RequestContext, file_id: UUID) -> Content:
         with call.services.database.autocommit() as session:
             if sent_grants:
                 content = grants.get_granted_content(session, file_id, _one_grant(sent_grants))
-                # The grant names the version; a query may repeat it, but not choose another.
+                # The grant names the version. A query may repeat this version, but not choose another.
                 if call.query.version_id not in (None, content.version.id):
                     raise errors.GrantNotFound
                 return content
@@ -242,7 +245,7 @@ def _get_content(call: RequestContext, file_id: UUID) -> Content:
 
 
 def _one_grant(sent: Sequence[str]) -> str:
-    """Return the one grant of a request. Raises DuplicateParameter for several."""
+    """Return the one grant of a request. Raises DuplicateParameter if there are several."""
     if len(sent) > 1:
         raise DuplicateParameter(
             errors=[FieldError(location="query", name="grant", message="was sent more than once")]

@@ -1,6 +1,6 @@
 """Routes of upload and replace: receive content, pass it to the domain, respond with the version.
 
-Specified in docs/specification/files.md#upload.
+docs/specification/files.md#upload specifies these routes.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,7 +56,8 @@ _BODY: tuple[type[DomainError], ...] = (
 )
 
 
-# The operations that a client calls next with an upload's response: their parameters, as OpenAPI links write them.
+# The operations that a client calls next with an upload's response, with their parameters in the syntax of
+# OpenAPI links.
 _ID = {"fileId": "$response.body#/id"}
 _OF_UPLOADED: Mapping[str, Mapping[str, str]] = {
     "create_grant": _ID | {"versionId": "$response.body#/versionId"},
@@ -168,9 +169,12 @@ def _write(
 
 
 def _receive(call: RequestContext, byte_size: int, sink: Sink) -> ReceivedContent:
-    """Receive the request's one part, with limits of size, pace and concurrency."""
+    """Receive the one part of the request.
+
+    Limit its size, the sender's pace, and the number of concurrent bodies.
+    """
     headers = call.http.headers
-    # Limits how many bodies are received at once, and how slowly one may be sent.
+    # `admit` limits how many bodies are received at once, and how slowly a client may send one.
     with call.services.receptions.admit(call.http.environ) as body:
         return receive_file_part(
             body,

@@ -88,14 +88,17 @@ def push_message(call: RequestContext, distribution_id: UUID) -> JsonResponse | 
 
 
 def _read(call: RequestContext, raw: bytes | None) -> InboundMessage:
-    """Return the message of an authenticated distribution. Read its body, unless a signature check has done so."""
+    """Return the message of an authenticated distribution.
+
+    `raw` is the body, if the signature check has read it. If `raw` is None, read the body.
+    """
     if call.http.mimetype != "application/json":
         raise UnsupportedMediaType("Send the body as application/json.")
     if raw is None:
         raw = call.read_small_body(MAXIMUM_JSON_BYTES)
     sent = read_json(raw, schemas.NewMessage)
     for item in sent.attachments:
-        # Before anything is stored, so that one invalid attachment refuses the whole message.
+        # Check before storing anything, so that one invalid attachment refuses the whole message.
         check_source(call, item)
     return _inbound(sent)
 
@@ -122,7 +125,7 @@ def _receive(
     failpoints.hit("message.received")
     with services.database.transaction() as session:
         received = receive_message(session, forwarder, message, distribution_id=distribution_id, proof=proof)
-    # From here on the message is stored: if the process ends now, a sweep finds the turn without these wake-up
+    # From here on the message is stored. If the process ends now, a sweep finds the turn without the wake-up
     # messages.
     failpoints.hit("message.taken")
     if received.sent is not None:

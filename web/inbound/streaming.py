@@ -1,7 +1,8 @@
-"""Stream an agent's response to a distribution's message, in the format of its task's streams.
+"""Stream an agent's response to a distribution's message, in the format of the task's streams.
 
-Until the message is routed there is nothing to send. A refusal within ten seconds becomes an error response, a later
-one an event named `error`. The distribution is authorized again while the stream lasts.
+The stream sends nothing until the message is routed. If the message is refused within ten seconds, the client
+gets an error response. After that, the client gets an event named `error`. The distribution is authorized
+repeatedly while the stream lasts.
 """
 
 from collections.abc import Callable, Generator
@@ -25,7 +26,8 @@ from web.framework.calls import RequestContext, request_id
 from web.framework.deferred_responses import PendingResponse, stream_when_ready
 from web.framework.revocation import Watch, until_revoked
 
-# How often to read a message while its attachments are imported. A wake-up reports its routing earlier.
+# While a message's attachments are imported, read the message this often. A wake-up reports its routing
+# earlier.
 POLL_SECONDS = 2.0
 
 
@@ -34,7 +36,8 @@ def stream_agent_response(
 ) -> Response:
     """Receive a message once the stream has a slot, and stream the response.
 
-    Raises what `receive` raises, MessageRefused, TaskNotFound, TooManyStreams, ConcurrencyLimited, PoolExhausted.
+    Raises the errors of `receive`, MessageRefused, TaskNotFound, TooManyStreams, ConcurrencyLimited,
+    PoolExhausted.
     """
     pending = PendingResponse(call.http.environ, idle_seconds=POLL_SECONDS, is_blocking=True)
     frames = _frames(call.services, receive, pending)
@@ -56,14 +59,14 @@ def _await_routing(
 ) -> Generator[bytes | None, None, AcceptedMessage]:
     """Wait until a message is routed or refused. Return the accepted message."""
     keep_alive = KeepAlive()
-    # A wake-up message reports the routing at once; without one, the message is read every POLL_SECONDS.
+    # A wake-up message reports the routing at once. If it is lost, the message is read every POLL_SECONDS.
     with services.agents.watch.watch(message.task_id, pending.wake_up) as watch:
         while message.state is MessageState.WAITING:
             watch.wait(pending.seconds())
             yield keep_alive.comment_if_due()
             with services.database.autocommit() as session:
                 message = get_message(session, message.id)
-            # The message is stored and will be routed. Only the stream ends, and a repeated push finds the message.
+            # End only the stream: the message is stored and will be routed, and a repeated push finds it.
             if message.state is MessageState.WAITING and pending.is_shutting_down:
                 raise ServiceUnavailable(
                     "This server is stopping before the message is routed. Send it again."
