@@ -1,7 +1,7 @@
-"""Run a deployment's agent program: check it out, record its commit as a version, issue a client secret, supervise it.
+"""Run a deployment's agent program: check out its repository, record a version, issue a client secret, and supervise.
 
-The client secret is extended every minute and expires ten minutes after the last extension. So no secret stays valid
-after a run that was killed, or that could not reach the database to revoke it.
+The run extends the client secret every minute. The secret expires ten minutes after the last extension. So no secret
+stays valid if the run is killed, or if the run cannot reach the database to revoke the secret.
 """
 
 import tempfile
@@ -34,7 +34,7 @@ from shared.identity.directory.versions import deploy_version
 from shared.runtime.periodic_thread import PeriodicThread
 
 SECRET_TTL = timedelta(minutes=10)
-# A tenth of the lifetime: the program survives an outage of the database of nine minutes.
+# Extend after a tenth of the lifetime, so that the secret survives a database outage of nine minutes.
 EXTENSION_SECONDS = 60.0
 HEALTH_CHECK_SECONDS = 10.0
 HEALTH_TIMEOUT_SECONDS = 5.0
@@ -42,7 +42,7 @@ HEALTH_TIMEOUT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The parameters of a run: the deployment, the command, its checkout or git server, and its environment."""
+    """The parameters of a run: the deployment, the command, the checkout or git server, and the environment."""
 
     deployment_id: UUID
     checkout: Path | None
@@ -63,7 +63,7 @@ class AgentProgram:
         self._health: str | None = None
 
     def run(self) -> None:
-        """Run the program, and restart it when it ends, until the process receives a stop signal.
+        """Run the program until this process receives a stop signal. Restart the program each time it ends.
 
         Raises CheckoutFailed, or a DomainError if the deployment or its repository does not exist.
         """
@@ -91,7 +91,7 @@ class AgentProgram:
 
     @contextmanager
     def _checked_out(self) -> Iterator[Path]:
-        """Yield the directory to run in: the given checkout, or a temporary one that is deleted after the block."""
+        """Yield the program's directory: the given checkout, or a temporary checkout that the block's end deletes."""
         if self._plan.checkout is not None:
             with self._database.transaction() as session:
                 get_deployment(session, actor=OPERATOR, deployment_id=self._plan.deployment_id)
@@ -111,7 +111,7 @@ class AgentProgram:
         """Record the commit as a version, and yield a client secret that is revoked after the block."""
         deployment_id = self._plan.deployment_id
         with self._database.transaction() as session:
-            # One transaction: no version is recorded for a run that gets no secret.
+            # Use one transaction, so that no version is recorded if no secret can be issued.
             version = deploy_version(session, actor=OPERATOR, deployment_id=deployment_id, label=commit)
             issued = issue_client_credential(
                 session,
@@ -129,7 +129,7 @@ class AgentProgram:
         try:
             with self._database.transaction() as session:
                 revoke_client_credential(session, actor=OPERATOR, credential_id=issued.credential.id)
-        # The secret expires by itself. Raising here would hide the error that ended the run.
+        # Only log the error: the secret expires by itself, and raising would hide the error that ended the run.
         except DomainError as error:
             self._supervisor.log(
                 f"could not revoke the client secret, which expires within ten minutes: {error.detail}"
@@ -153,13 +153,13 @@ class AgentProgram:
         )
 
     def _check_health(self) -> None:
-        """Request the health URL, and log a change of the program's health."""
+        """Request the health URL, and log if the program's health has changed."""
         try:
             response = requests.get(self._plan.health_url or "", timeout=HEALTH_TIMEOUT_SECONDS)
             health = "healthy" if response.ok else f"not healthy: status {response.status_code}"
         except requests.RequestException as error:
             health = f"not healthy: {type(error).__name__}"
-        # Only changes: a line for each check would bury the output of the program.
+        # Log only changes: a line for each check would hide the output of the program.
         if health != self._health:
             self._health = health
             self._supervisor.log(f"agent is {health}")

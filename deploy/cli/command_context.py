@@ -1,7 +1,7 @@
-"""The common parts of administrative commands: options, the database transaction, JSON output and error messages.
+"""Functions for administrative commands: options, the database transaction, JSON output and error messages.
 
-A caller who can read the database's credentials acts as the operator. The commands apply the domain rules of the HTTP
-API, and name JSON members as it does.
+A caller who can read the database's credentials acts as the operator. The commands apply the same domain rules as the
+HTTP API, and use the same names of JSON members.
 """
 
 import dataclasses
@@ -34,8 +34,8 @@ PROGRESS_SECONDS = 5.0
 
 
 def _require(context: click.Context, parameter: click.Parameter, value: UUID | None) -> UUID:
-    """Raise MissingParameter if neither the command line nor the default supplied an id."""
-    # click counts a default that returned None as a value, so `required=True` alone would let it pass.
+    """Return the id. Raises MissingParameter if neither the command line nor the default supplied an id."""
+    # Check for None here: click accepts a default function that returns None, even with `required=True`.
     if value is None:
         raise click.MissingParameter(ctx=context, param=parameter)
     return value
@@ -55,14 +55,14 @@ INSTANT = click.DateTime(formats=["%Y-%m-%dT%H:%M:%SZ"])
 
 
 def required_id(resource: str) -> Callable[[Listing], Listing]:
-    """Create a required option for a resource's id: `--deployment` fills the parameter `deployment_id`."""
+    """Create a required option for a resource's id, such as `--deployment` for the parameter `deployment_id`."""
     text = f"Id of the {resource}."
     return click.option(f"--{resource}", f"{resource}_id", type=click.UUID, required=True, help=text)
 
 
 @contextmanager
 def installation() -> Iterator[tuple[Database, Settings]]:
-    """Yield the database and the settings of the environment.
+    """Yield the database and the settings that the environment configures.
 
     Raises a one-line ClickException if the settings are invalid or the block raises a DomainError.
     """
@@ -81,24 +81,24 @@ def installation() -> Iterator[tuple[Database, Settings]]:
 
 @contextmanager
 def administration() -> Iterator[Session]:
-    """Yield a session of one transaction on the installation's database."""
+    """Yield a session on the installation's database. The block is one transaction."""
     with installation() as (database, _), database.transaction() as session:
         yield session
 
 
 def show(resource: object, **secrets: object) -> None:
-    """Print a resource, together with secrets that are never shown again."""
+    """Print a resource, together with secrets that the service shows only once."""
     print_json(document(resource) | document_of(secrets))
 
 
 def show_page(name: str, page: Page[Any]) -> None:
-    """Print a page of resources under their name."""
+    """Print a page of resources. `name` is the JSON member that contains the list."""
     shown = {name: [document(item) for item in page.items], "nextCursor": page.next_cursor}
     print_json(shown)
 
 
 def print_json(shown: dict[str, Any]) -> None:
-    """Print a document: a table at a terminal, JSON everywhere else."""
+    """Print a document: as a table at a terminal, otherwise as JSON."""
     print_document(shown)
 
 
@@ -116,7 +116,7 @@ def add_actions(
     rest_option: Callable[[click.Command], click.Command] = lambda command: command,
     **acts: tuple[Act, str],
 ) -> None:
-    """Add one command per action; each takes the id of a resource, and prints the resource that the action returned.
+    """Add one command for each action. A command takes a resource's id and prints the resource that the action returns.
 
     `acts` maps a command's name to its domain function and its help. `rest_option` adds an option that only the REST
     route needs, such as the parent resource in its path.
@@ -137,8 +137,8 @@ def add_list(
     name: str = "list",
     shown: str | None = None,
 ) -> None:
-    """Add a command that prints one page of resources: those of the parent `of`, or all of the installation."""
-    # The name of the list is that in the response of the HTTP API, so both transports print the same document.
+    """Add a command that prints one page of resources: the resources of the parent `of`, or of the installation."""
+    # Name the list as the HTTP API does, so that the command prints the same document over both transports.
     shown = shown or to_camel(str(group.name).replace("-", "_"))
 
     def run(**given: Any) -> None:
@@ -174,7 +174,7 @@ def _act(act: Act, resource: str, printer: Callable[[Any], None], resource_id: U
     with administration() as session:
         # `_` takes the options that only the REST route needs, such as the parent resource in its path.
         changed = act(session, actor=OPERATOR, **{f"{resource}_id": resource_id})
-    # After the commit: the output must not report a change that was rolled back.
+    # Print after the commit: the output must not report a change that was rolled back.
     if changed is not None:
         printer(changed)
 
@@ -185,7 +185,7 @@ def choice(values: Iterable[StrEnum]) -> click.Choice[str]:
 
 
 def in_utc(moment: datetime | None) -> datetime | None:
-    """Return the moment as an aware UTC time: click parses the `Z` but drops the zone."""
+    """Return a time with the time zone UTC, because click parses the `Z` but returns a time without a zone."""
     return moment.replace(tzinfo=UTC) if moment else None
 
 
@@ -196,7 +196,7 @@ def document_of(members: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
-        # isoformat() alone would write `+00:00`; the HTTP API writes `Z`.
+        # Replace the offset: isoformat() writes `+00:00`, and the HTTP API writes `Z`.
         return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
     if isinstance(value, UUID):
         return str(value)
@@ -212,13 +212,13 @@ class Progress:
 
     def __init__(self) -> None:
         self._done: Counter[str] = Counter()
-        # Not 0: a command that ends within the interval prints no progress at all.
+        # Start with the present time, so that a command that ends within the interval prints no progress.
         self._printed_at = time.monotonic()
 
     def add(self, what: str, count: int) -> None:
-        """Add to a counter, and print all counters if the last line is old enough."""
+        """Add to a counter, and print all counters if the last line was printed at least five seconds ago."""
         self._done[what] += count
         if time.monotonic() - self._printed_at > PROGRESS_SECONDS:
             self._printed_at = time.monotonic()
-            # To the error output: scripts parse standard output as the JSON result.
+            # Print to the error output, because scripts parse standard output as the JSON result.
             click.echo(", ".join(f"{done:,} {name}" for name, done in self._done.items()), err=True)

@@ -57,7 +57,7 @@ _DESCRIPTIONS = {
     ),
     DiscrepancyKind.UNKNOWN: _Description(
         detail="are unknown to the database",
-        # An older database backup does not know newer content, so discarding it is a separate decision.
+        # Do not discard this content with --repair alone: a newer backup of the database may refer to the content.
         remedy="They may be newer than the database. If you will not restore a newer backup of it, run"
         " `quartermaster doctor --deep --discard-unknown`.",
         repaired="are being removed",
@@ -67,7 +67,7 @@ _DESCRIPTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeepCheckOptions:
-    """Options of `doctor --deep`: what to repair, how many versions to read, and where to report."""
+    """Options of `doctor --deep`: what to repair, how many versions to read, and where to write the report."""
 
     repairs: bool = False
     discards_unknown: bool = False
@@ -77,17 +77,17 @@ class DeepCheckOptions:
 
 
 def check_content(database: Database, store: BlobStore, options: DeepCheckOptions) -> Iterator[Finding]:
-    """Yield the differences between store and database, grouped by kind.
+    """Yield one finding for each kind of difference between the blob store and the database.
 
-    Repairs what is safe to repair if `options` asks for it, and writes each discrepancy to the report as one JSON line.
-    Raises BlobStoreUnavailable or ServiceUnavailable; repairs made until then stay.
+    If `options` requests a repair, repair each discrepancy that can be repaired without losing content. Write each
+    discrepancy to the report as one JSON line. Raises BlobStoreUnavailable or ServiceUnavailable; earlier repairs stay.
     """
     counted: dict[tuple[DiscrepancyKind, bool], int] = defaultdict(int)
     shown: dict[tuple[DiscrepancyKind, bool], list[UUID]] = defaultdict(list)
     for found in audit(database, store, sample=options.sample, progress=options.progress):
         is_repaired = _repair(database, store, found, options)
         counted[found.kind, is_repaired] += 1
-        # A lost store may have millions of discrepancies: only counts and a few ids stay in memory.
+        # Keep only counts and a few ids in memory, because a lost store causes millions of discrepancies.
         if len(shown[found.kind, is_repaired]) < SHOWN:
             shown[found.kind, is_repaired].append(found.version_id)
         if options.report is not None:
@@ -99,14 +99,14 @@ def check_content(database: Database, store: BlobStore, options: DeepCheckOption
 
 
 def _repair(database: Database, store: BlobStore, found: Discrepancy, options: DeepCheckOptions) -> bool:
-    # discard() acts on content of the kind UNKNOWN only; all other kinds need no option beside --repair.
+    # Only content of the kind UNKNOWN needs the option --discard-unknown, and discard() skips other kinds.
     if options.discards_unknown and discard(database, found):
         return True
     return options.repairs and repair(database, store, found)
 
 
 def _line(found: Discrepancy, *, is_repaired: bool) -> dict[str, object]:
-    # Scripts read `isMended`, so it keeps its name. JSON has no bytes: the digest is written in hexadecimal.
+    # Keep the member name `isMended`, which scripts read. Write the digest in hexadecimal: JSON has no bytes.
     line = document(found) | {"isMended": is_repaired}
     sha256 = line.pop("contentSha256")
     return line | {"contentSha256": sha256.hex() if isinstance(sha256, bytes) else None}
@@ -127,10 +127,11 @@ def _finding(kind: DiscrepancyKind, count: int, shown: list[UUID], *, is_repaire
 
 
 def check_ledger(database: Database) -> Iterator[Finding]:
-    """Yield whether the ledger's entries, balances, usage and stored bytes agree."""
+    """Yield a finding that states whether the ledger's entries, balances, usage and stored bytes agree."""
     with database.transaction() as session:
         found = len(reconcile(session))
-    # Outside of the transaction: it reads the versions in batches, and no snapshot may stay open meanwhile.
+    # Run this check outside of the transaction: the check reads versions in many batches, and an open snapshot
+    # would hold back vacuum for that time.
     found += len(find_storage_discrepancies(database))
     if found:
         yield problem(

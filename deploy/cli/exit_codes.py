@@ -9,11 +9,11 @@ from shared.errors import DomainError, Kind
 
 
 class ExitCode(IntEnum):
-    """The result of a command, as its process status."""
+    """The exit code with which a command's process ends."""
 
     DONE = 0
     FAILED = 1
-    # The code that click itself uses for a wrong command line.
+    # 2, because click exits with this code if the command line is wrong.
     WRONG_USAGE = 2
     NOT_SIGNED_IN = 3
     TRY_LATER = 4
@@ -26,7 +26,7 @@ MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.NOT_SIGNED_IN: "No credential, or one that the service rejects: run `quartermaster login`.",
     ExitCode.TRY_LATER: "The service is unreachable, overloaded or rate limiting; retry later.",
 }
-# Scripts retry on TRY_LATER only. A kind that is not listed would fail again in the same way.
+# Scripts retry only after TRY_LATER. List an error kind as TRY_LATER only if a retry can succeed.
 _BY_KIND = {
     Kind.UNAUTHENTICATED: ExitCode.NOT_SIGNED_IN,
     Kind.LIMITED: ExitCode.TRY_LATER,
@@ -43,7 +43,7 @@ class Failure(click.ClickException):
 
 
 def failure_of(error: DomainError) -> Failure:
-    """Return the failure that reports a domain error: its code, detail and invalid fields."""
+    """Return a failure whose message contains the code, detail and invalid fields of a domain error."""
     fields = "".join(f" {at.name} {at.message}." for at in error.errors)
     return Failure(f"{error.code}: {error.detail}{fields}", _BY_KIND.get(error.kind, ExitCode.FAILED))
 

@@ -1,8 +1,8 @@
-"""Set up an empty installation, and write its first credentials to a file exactly once, despite crashes.
+"""Set up an empty installation, and write the first credentials to a file exactly once, even after a crash.
 
-The file is the only place with the secrets in clear text. It is written as a draft before the transaction commits, and
-renamed after the commit. If a later run finds a draft, the database decides: the draft is published if its
-organization exists, and deleted if not.
+Only this file contains the secrets in clear text. The file is written as a draft before the transaction commits, and
+renamed after the commit. If a later run finds a draft, that run checks the database. It renames the draft if the
+draft's organization exists, and deletes the draft if not.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ from shared.identity.errors import ResourceNotFound
 
 
 def first_run(database: Database, settings: Settings, path: Path) -> Credentials | None:
-    """Set up an empty installation and write its credentials to `path`. Return None if it is set up already.
+    """Set up an empty installation and write its credentials to `path`. Return None if the installation is not empty.
 
-    The default agent is checked, and created if it is missing, at every run.
+    Every run also creates the default agent if the agent is missing.
     """
     draft = path.with_name(f"{path.name}.draft")
 
-    # Called inside the transaction, before its commit: a crash can leave a draft without an organization, but never an
-    # organization without its secrets.
+    # This function is called before the transaction commits. So a crash can leave a draft without an organization, but
+    # never an organization without its secrets.
     def save_credentials(credentials: Credentials) -> None:
         _write_durably(draft, credentials.document())
 
@@ -53,13 +53,13 @@ def first_run(database: Database, settings: Settings, path: Path) -> Credentials
 
 
 def _resolve_draft(database: Database, draft: Path, path: Path) -> None:
-    """Publish or delete the draft of an earlier run that was killed; do nothing if there is none."""
+    """Rename or delete the draft of an earlier run that was killed. Do nothing if no draft exists."""
     try:
         organization_id = UUID(json.loads(draft.read_text())["organizationId"])
     except FileNotFoundError:
         return
     except (ValueError, KeyError):
-        # The draft is complete before the commit, so an incomplete one belongs to no organization.
+        # Delete an incomplete draft: a draft is complete before the commit, so no organization belongs to this one.
         draft.unlink(missing_ok=True)
         return
     if _exists(database, organization_id):
@@ -76,12 +76,12 @@ def _exists(database: Database, organization_id: UUID) -> bool:
 
 
 def _publish(draft: Path, path: Path) -> None:
-    """Rename the draft to its final name, unless a concurrent run has done so already.
+    """Rename the draft to `path`, unless a concurrent run has renamed the draft already.
 
-    A file that is there already holds the credentials of an earlier database: it is renamed to `….earlier`.
+    A file that exists at `path` contains the credentials of an earlier database, so it is renamed to `….earlier`.
     """
     with contextlib.suppress(FileNotFoundError):
-        # Check the draft too: after a concurrent run has renamed it, `path` holds the credentials that must stay.
+        # Check that the draft exists too: if a concurrent run has renamed the draft, the file at `path` must stay.
         if path.exists() and draft.exists():
             path.rename(path.with_name(f"{path.name}.earlier"))
         draft.rename(path)
@@ -91,14 +91,14 @@ def _publish(draft: Path, path: Path) -> None:
 def _write_durably(path: Path, document: dict[str, Any]) -> None:
     """Write a JSON file that only its owner can read, and flush it to the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Remove the draft of an earlier run: O_EXCL, which prevents that a prepared link is followed, needs a free
-    # name.
+    # Remove the draft of an earlier run, because O_EXCL fails if the file exists. O_EXCL prevents that this process
+    # follows a link that another account has prepared.
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(json.dumps(document, indent=2) + "\n")
         file.flush()
         os.fsync(file.fileno())
-    # A file that was synced can still lose its name in a crash; only the directory holds that.
+    # Sync the directory too: the directory contains the file's name, which a crash could otherwise lose.
     _sync_directory(path.parent)
 
 

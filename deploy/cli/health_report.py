@@ -1,7 +1,7 @@
 """Checks of `quartermaster doctor`: Python, Postgres, Valkey, broker, blob store, models, processes and backlogs.
 
-Each check yields findings; a finding of a problem has a remedy. A check that raises becomes a finding too, so that one
-unreachable server does not hide the results of the other checks.
+Each check yields findings, and each finding of a problem has a remedy. If a check raises an exception, the exception
+becomes a finding, so that one unreachable server does not hide the results of other checks.
 """
 
 import platform
@@ -29,19 +29,19 @@ from shared.operations.host_status import read_host_state
 from shared.operations.queue_depths import measure_waiting_work
 
 MIN_POSTGRES_VERSION = 15
-# Guarantees hold up to 30 s (deploy/README.md#clocks). NTP keeps clocks far closer, so 2 s already show that it
-# does not run.
+# Guarantees hold up to 30 s (deploy/README.md#clocks). NTP keeps the difference far smaller, so a difference of 2 s
+# shows that NTP does not run.
 MAX_CLOCK_OFFSET_SECONDS = 2.0
-FULL_SHARE = 0.8  # of memory or connections, from which on a warning is due
+FULL_SHARE = 0.8  # warn if a larger share of memory or connections is in use
 WAITING_SECONDS = 60.0
 _DEAD_NOTIFICATIONS = "notifications given up"
 
 
 class State(StrEnum):
-    """The severity of a finding. `wrong` means that the service, or a part of it, cannot work."""
+    """The severity of a finding. `wrong` means that some function of the service cannot work."""
 
     OK = "ok"
-    # Scripts read the state from the JSON output, so its value stays.
+    # Keep the value `mended`, because scripts read the state from the JSON output.
     REPAIRED = "mended"
     WARNING = "warning"
     WRONG = "wrong"
@@ -49,7 +49,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The result of one check; `remedy` is what the operator should do."""
+    """One result of a check. `remedy` states what the operator should do."""
 
     subject: str
     state: State
@@ -58,7 +58,7 @@ class Finding:
 
 
 def passed(subject: str, detail: str) -> Finding:
-    """Return the finding of a check that found no problem."""
+    """Return a finding which states that a check found no problem."""
     return Finding(subject=subject, state=State.OK, detail=detail)
 
 
@@ -73,12 +73,12 @@ Checks = dict[str, Callable[[], Iterator[Finding]]]
 
 
 def run_checks(settings: Settings, database: Database, more: Checks | None = None) -> Iterator[Finding]:
-    """Yield the findings of all checks, in order of dependency.
+    """Yield the findings of all checks. A check runs after the checks of what it depends on.
 
-    A check that found a problem reports only that; its findings without a problem are left out.
+    If a check finds problems, only these findings are yielded; its findings without a problem are omitted.
     """
     checks: Checks = {
-        # Servers first: findings about processes and backlogs mean little while a server is down.
+        # Check servers first: findings about processes and backlogs mean little while a server is down.
         "Python": check_python,
         "Postgres": lambda: check_postgres(database),
         "Valkey": lambda: check_valkey("Valkey", settings.redis_url),
@@ -97,7 +97,7 @@ def run_checks(settings: Settings, database: Database, more: Checks | None = Non
         except DomainError as error:
             yield problem(subject, error.detail, _REMEDIES[subject], is_wrong=True)
         except Exception as error:  # noqa: BLE001 (client libraries raise errors of their own; each is a finding)
-            # The first line only: SQLAlchemy appends the statement with its parameters, libpq a hint.
+            # Show only the first line: SQLAlchemy appends the statement with its parameters, and libpq appends a hint.
             detail = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
             yield problem(subject, detail, _REMEDIES[subject], is_wrong=True)
 
@@ -129,14 +129,14 @@ def check_python() -> Iterator[Finding]:
 
 
 def check_postgres(database: Database) -> Iterator[Finding]:
-    """Check version, schema revision, clock, connections and the rights of the service's role."""
+    """Check Postgres' version, schema revision, clock and connections, and the rights of the service's role."""
     subject = "Postgres"
     with database.transaction() as session:
         sent_at = time.time()
         row = session.execute(_POSTGRES).one()
-        # Postgres read its clock between the two local readings: compare with their middle.
+        # Postgres read its clock between the two local readings, so compare with the middle of the two.
         clock_offset = float(row.clock) - (sent_at + time.time()) / 2
-        # Look for the table first: a select from a missing table would abort the transaction.
+        # Check whether the table exists first: a select from a missing table would abort the transaction.
         is_migrated = session.execute(_HAS_SCHEMA).scalar()
         revision = session.execute(_REVISION).scalar() if is_migrated else None
     version = row.version // 10_000
@@ -164,7 +164,7 @@ def check_postgres(database: Database) -> Iterator[Finding]:
     )
 
 
-# Only client backends count against max_connections; background processes have slots of their own.
+# Count only client backends: background processes do not count against max_connections.
 _POSTGRES = text(
     """
 SELECT current_setting('server_version_num')::integer AS version, extract(epoch FROM clock_timestamp()) AS clock,
@@ -178,12 +178,12 @@ _REVISION = text("SELECT version_num FROM alembic_version")
 
 
 def check_valkey(subject: str, url: str) -> Iterator[Finding]:
-    """Check that Valkey responds, has free memory, and rejects writes when it is full instead of evicting messages."""
+    """Check that Valkey responds and has free memory, and that a full Valkey rejects writes and evicts no messages."""
     with closing(connect_valkey(url, max_connections=1)) as valkey:
         memory = valkey.info("memory")
         version = valkey.info("server").get("valkey_version") or valkey.info("server")["redis_version"]
     most, used = memory.get("maxmemory") or 0, memory["used_memory"]
-    # Without maxmemory Valkey evicts nothing, and the policy has no effect.
+    # Check the policy only if maxmemory is set: without maxmemory, Valkey evicts nothing.
     if most and memory.get("maxmemory_policy") != "noeviction":
         detail = f"evicts messages when it is full (maxmemory-policy {memory.get('maxmemory_policy')})"
         yield problem(subject, detail, "Set maxmemory-policy to noeviction.")
@@ -193,14 +193,14 @@ def check_valkey(subject: str, url: str) -> Iterator[Finding]:
 
 
 def check_models_valkey(settings: Settings) -> Iterator[Finding]:
-    """Check that the Valkey of model calls writes no prompts and replies to a disk."""
+    """Check that the Valkey server of model calls does not write prompts and replies to a disk."""
     subject, url = "Valkey of model calls", settings.models_redis_url or settings.redis_url
     with closing(connect_valkey(url, max_connections=1)) as valkey:
         keeps = writes_to_disk(valkey)
     if keeps:
         remedy = "Point MODELS_REDIS_URL at a server that runs with --save '' --appendonly no."
         yield problem(subject, "writes prompts and replies to a disk", remedy)
-    # If both URLs are the same server, the check "Valkey" has reported on it.
+    # Check the server only if it has its own URL: otherwise the check "Valkey" has reported on this server.
     if settings.models_redis_url:
         yield from check_valkey(subject, url)
 
@@ -221,7 +221,7 @@ def check_broker(settings: Settings) -> Iterator[Finding]:
 def check_store(settings: Settings, database: Database) -> Iterator[Finding]:
     """Check that the blob store has this database's marker and accepts a write."""
     store = open_configured_store(settings, database)
-    # First compare the marker: check() writes, and must not write into the store of another database.
+    # Compare the marker first: check() writes, and must not write into the store of another database.
     store.require()
     store.check()
     yield passed("blob store", f"{settings.blob_store} accepts writes")
@@ -249,7 +249,7 @@ def check_processes(settings: Settings) -> Iterator[Finding]:
         return
     alive = count_processes(settings)
     expected = ("web", *(f"worker-{name}" for name in WORKERS), "beat")
-    # A warning and no error: the process may run on another host, which this one cannot see.
+    # Yield a warning and not an error: a missing process may run on another host, whose files are not visible here.
     for missing in (name for name in expected if not alive.get(name)):
         command = f"quartermaster {missing.replace('-', ' ')}"
         remedy = f"Start `{command}` here or on another host."
@@ -258,7 +258,7 @@ def check_processes(settings: Settings) -> Iterator[Finding]:
 
 
 def count_processes(settings: Settings) -> dict[str, int]:
-    """Return the number of running processes of this host, by process type."""
+    """Return the number of running processes on this host for each process type."""
     return dict(read_host_state(settings).processes)
 
 
@@ -271,12 +271,12 @@ def measure_backlogs(database: Database) -> Iterator[tuple[str, int, float]]:
         work = measure_waiting_work(session)
     for backlog in work.backlogs:
         yield _NAMES.get(backlog.state, f"{backlog.state} content"), backlog.rows, backlog.oldest_seconds
-    # No age: no worker sends a dead notification again, so an age would not show whether workers keep up.
+    # Yield 0 as the age: workers do not retry dead notifications, so their age shows nothing about the workers.
     yield _DEAD_NOTIFICATIONS, work.dead_deliveries, 0.0
 
 
 def check_backlogs(database: Database) -> Iterator[Finding]:
-    """Check that no row has been pending for more than a minute, and that no notification was given up."""
+    """Check that no row has been pending for more than a minute, and that no notification is dead."""
     backlogs = list(measure_backlogs(database))
     for name, count, oldest_seconds in backlogs:
         if oldest_seconds > WAITING_SECONDS:
@@ -288,7 +288,7 @@ def check_backlogs(database: Database) -> Iterator[Finding]:
 
 
 def old_backlog(name: str, count: int, oldest_seconds: float) -> Finding:
-    """Return the finding of a backlog that is not processed fast enough."""
+    """Return a finding about a backlog that workers do not process fast enough."""
     detail = f"{count} {name}, the oldest pending for {oldest_seconds:.0f} s"
     return problem(
         "waiting work", detail, "Start more workers of that kind, and read the logs of those that run."

@@ -1,4 +1,4 @@
-"""Generate an example for the help page of every command: its required parameters with plausible values."""
+"""Generate an example for every command's help page: the command with plausible values of required parameters."""
 
 from collections.abc import Iterator
 
@@ -43,9 +43,9 @@ _ALSO = {
     "usage": "--window 7d --group-by model",
     "doctor": "--deep",
 }
-"""Optional parameters, by command, without which its example would be rejected or pointless."""
+"""For some commands, the optional parameters without which an example would be invalid or useless."""
 _OPTIONAL = frozenset({"text"})
-"""Names of optional arguments that examples show nevertheless."""
+"""The names of optional arguments that an example shows although they are optional."""
 
 
 def add_examples(command: click.Command, path: str) -> None:
@@ -53,21 +53,21 @@ def add_examples(command: click.Command, path: str) -> None:
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
             add_examples(inner, f"{path} {name}")
-    # A command is looked up more than once in a process; it gets one example.
+    # Add the example only once, because a process may look up a command more than once.
     elif command.epilog is None:
         command.epilog = f"\b\nExample:\n  {example_of(command, path)}"
 
 
 def example_of(command: click.Command, path: str) -> str:
-    """Return a valid command line for a shell."""
-    # The path begins with the program name, which the keys of _ALSO leave out.
+    """Return an example of a command as a valid shell command line."""
+    # Remove the program name from the path, because the keys of _ALSO do not contain it.
     also = [_ALSO.get(path.partition(" ")[2], "")]
     return " ".join(word for word in (path, *_options(command), *also, *_arguments(command)) if word)
 
 
 def _options(command: click.Command) -> Iterator[str]:
     for option in command.params:
-        # A required option with a callable default (`--organization`) is usually left out.
+        # Omit required options with a callable default, such as `--organization`: users rarely need them.
         if isinstance(option, click.Option) and option.required and not callable(option.default):
             yield f"{max(option.opts, key=len)} {_value(option)}"
 

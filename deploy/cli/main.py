@@ -1,7 +1,7 @@
 """The `quartermaster` command: run a process of the service, administer an installation, or use the service.
 
-Modules are imported inside the commands: `quartermaster web` should not load the administration before it becomes
-another program.
+Commands import modules when they run: `quartermaster web` replaces itself with another program, and should not load the
+modules of administrative commands before that.
 """
 
 import importlib
@@ -73,11 +73,11 @@ _WITHOUT_REST_ADAPTER = {
     "doctor",
     "status",
 }
-"""Commands that always use REST, need no service, or choose the transport themselves."""
+"""Commands that are not converted to REST: they always use REST, need no service, or choose the transport."""
 _PASSING_FLAGS = {"web", "worker", "beat", "celery", "run"}
 
 
-# Cached: enable_rest() replaces callbacks in place, and must not wrap them a second time.
+# Cache the command: enable_rest() replaces callbacks in place, and must not wrap a callback twice.
 @cache
 def _load(name: str) -> click.Command:
     command: click.Command = getattr(importlib.import_module(_ADMINISTRATION[name]), name.replace("-", "_"))
@@ -90,21 +90,21 @@ def _load(name: str) -> click.Command:
 
 
 class LazyGroup(click.Group):
-    """A group that imports the module of a command only when the command is used."""
+    """A command group that imports a command's module only when the command is used."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; `--json` and `--field` may be anywhere on the command line."""
-        # Commands that pass flags on to another program leave these to that program.
+        """Parse the arguments. The options `--json` and `--field` may be anywhere on the command line."""
+        # Some commands pass their flags to another program, so do not parse `--json` and `--field` for them.
         first = next((word for word in args if not word.startswith("-")), None)
         taken = args if first in _PASSING_FLAGS else take_output_options(ctx, args)
         return super().parse_args(ctx, taken)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, whether imported or not."""
+        """Return the names of all commands without importing them."""
         return sorted({*super().list_commands(ctx), *_ADMINISTRATION})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, after importing it if necessary; None if there is none of this name."""
+        """Return a command, which is imported if necessary. Return None if no command has this name."""
         if cmd_name not in _ADMINISTRATION:
             found = super().get_command(ctx, cmd_name)
             if found is not None:
@@ -126,15 +126,15 @@ def main(context: click.Context) -> None:
     At a terminal, commands print tables; otherwise, or with --json, they print JSON. With --field PATH they print one
     field of it, for example `--field id` or `--field files.0.id`.
     """
-    # Mounted secrets count as variables of the operator, so they are read before DATABASE_URL is checked.
+    # Read mounted secrets before DATABASE_URL is checked, because the operator may have mounted DATABASE_URL.
     read_secret_files(os.environ)
-    # Record this before the settings of QM_HOME add their own DATABASE_URL: a caller who set the variable wants the
-    # database, and any other caller may have a saved login.
+    # Record now whether the caller set DATABASE_URL, because the settings of QM_HOME may add this variable below. Only
+    # a caller who set the variable wants to use the database; another caller may have a saved login.
     context.meta[DATABASE_IS_CONFIGURED] = "DATABASE_URL" in os.environ
     if "DATABASE_URL" not in os.environ:
         from deploy.embedded import home
 
-        # A new shell has none of the variables of `make up`; setdefault lets those that it has win.
+        # Add the settings of `make up`, which a new shell does not have. setdefault() keeps variables of the shell.
         for name, value in home.Home(Path(os.environ.get("QM_HOME") or home.DEFAULT)).read_settings().items():
             os.environ.setdefault(name, value)
 
@@ -175,7 +175,7 @@ def beat(flags: tuple[str, ...]) -> None:
 
 @main.command(
     help="Run a command of Celery against the job broker: inspect, control, status or events.",
-    # All options are those of Celery, `--help` too.
+    # Pass all options to Celery, including `--help`.
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
 )
 @_flags
@@ -195,11 +195,11 @@ def migrate() -> None:
 
     with installation() as (database, settings):
         url = settings.migrations_database_url
-        # MIGRATIONS_DATABASE_URL should bypass a connection pooler: its time limits would end long migrations.
+        # Use MIGRATIONS_DATABASE_URL, which should bypass a pooler: a pooler's time limits would end long migrations.
         owner = Database(url, pool_size=1) if url else Database.of(settings, pool_size=1)
         try:
             run_migrations(owner.engine)
-            # After the migrations, because the grants name the tables that these created.
+            # Grant access after the migrations, because the grants name tables that the migrations create.
             grant_access(owner.engine, current_role(database.engine))
             if settings.database_pooler:
                 set_limits(database)
@@ -223,5 +223,5 @@ def bootstrap(credentials: Path) -> None:
     with installation() as (database, settings):
         made = first_run(database, settings, credentials)
     if made is not None:
-        # Never print the secrets: this output ends up in logs.
+        # Print only the path and not the secrets, because this output may be stored in logs.
         click.echo(f"The first owner's API key and the other credentials are in {credentials}; keep it safe.")

@@ -1,4 +1,4 @@
-"""Parse a message to an agent from command-line options, for both transports (database and REST)."""
+"""Parse a message to an agent from command-line options. Commands over the database and over REST use this module."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def read_message(text: str | None, message: str | None) -> dict[str, Any]:
     if message is None:
         return {"parts": [{"text": text}]}
     try:
-        # Not json.loads: it would change numbers, and the service keeps them as the caller wrote them.
+        # Do not use json.loads, which changes numbers: the service keeps numbers as the caller wrote them.
         read = exact_json.parse(message)
     except ValueError as error:
         raise click.BadParameter(f"is not JSON: {error}", param_hint="--message") from error

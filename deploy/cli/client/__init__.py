@@ -1,1 +1,1 @@
-"""The service as commands reach it: saved logins, and the SDK's client."""
+"""Access a service over HTTP: saved logins, and the SDK's client for commands."""

@@ -1,4 +1,4 @@
-"""The SDK's client for commands: open it with a saved login, and convert its errors to exit codes."""
+"""Open the SDK's client for a command, and convert the client's errors to exit codes."""
 
 from __future__ import annotations
 
@@ -28,32 +28,33 @@ _REMEDIES = {
 
 @contextmanager
 def service() -> Iterator[Client]:
-    """Yield a client with the user's API key, or with the deployment's credentials if there is no key."""
+    """Yield a client with the user's API key, or with the deployment's credentials if no API key is configured."""
     with open_service(find_login(), prefers_deployment=False) as client:
         yield client
 
 
 @contextmanager
 def service_as_deployment() -> Iterator[Client]:
-    """Yield a client with the deployment's credentials, or with the user's API key if there are none."""
+    """Yield a client with the deployment's credentials, or with the user's API key if no deployment is configured."""
     with open_service(find_login(), prefers_deployment=True) as client:
         yield client
 
 
 @contextmanager
 def open_service(login: Login, *, prefers_deployment: bool) -> Iterator[Client]:
-    """Yield a client of a login's service.
+    """Yield a client for the service and credential of a login.
 
-    Raises Failure, with the exit code of the cause, if the SDK is missing or the block raises an error of the SDK.
+    Raises Failure if the SDK is not installed, or if the block raises an error of the SDK. The failure has the exit
+    code for that error.
     """
     try:
-        # Imported here: the SDK is a package of its own that may be missing, and other commands work without it.
+        # Import here: the SDK is a separate package, and commands that do not need it must work without it.
         from quartermaster import ApiError, Client, ConnectionFailed, QuartermasterError
     except ImportError:
         raise Failure("This command needs the SDK: run `pip install quartermaster-sdk`.") from None
     try:
         credential: dict[str, Any] = {**login.credential(prefers_deployment=prefers_deployment)}
-        # Fewer retries than the SDK's four: a person waits for the result.
+        # Use fewer retries than the SDK's default of four, because a person waits for the result.
         with Client(base_url=login.base_url, max_retries=2, **credential) as client:
             yield client
     except ApiError as error:
@@ -68,12 +69,12 @@ def open_service(login: Login, *, prefers_deployment: bool) -> Iterator[Client]:
 
 
 def find_active_organization() -> UUID | None:
-    """Return the default of `--organization`: the caller's active one. None if DATABASE_URL is set."""
-    # A database has no active organization, so the caller has to choose one.
+    """Return the caller's active organization, the default of `--organization`, or None if DATABASE_URL is set."""
+    # Over a database no organization is active, so the caller has to name one.
     if is_database_configured():
         return None
-    # The target is an installation of `make up`: its credentials file has the id of its first organization, so no
-    # request is needed.
+    # Without a remote login, the target is an installation of `make up`. Its credentials file contains the id of the
+    # first organization, so no request is needed.
     if find_remote_login() is None:
         found = find_home_organization()
     else:
@@ -83,7 +84,7 @@ def find_active_organization() -> UUID | None:
 
 
 def require_active(organization_id: UUID) -> None:
-    """Raise Failure unless the organization is the active one: the usage routes report on no other."""
+    """Raise Failure unless the organization is active, because usage routes report only on the active organization."""
     if organization_id != find_active_organization():
         raise Failure(
             "Over REST, usage is available for the active organization only: omit --organization.",
@@ -100,17 +101,17 @@ def _failure_of(error: ApiError, login: Login) -> Failure:
     if isinstance(error, Unauthenticated):
         code = ExitCode.NOT_SIGNED_IN
         remedy = f" {_credential_remedy(login)}"
-    # A service that forbids a retry would fail again in the same way, so that is not TRY_LATER.
+    # Exclude final errors: if the service forbids a retry, a retry would fail in the same way.
     elif isinstance(error, (RateLimited, ServerError)) and not error.is_final:
         code = ExitCode.TRY_LATER
     return Failure(f"{error.code}: {error.message}{fields}{remedy}", code)
 
 
 def _credential_remedy(login: Login) -> str:
-    """Return what to do about a credential that the service refuses, by the place where it comes from."""
+    """Return advice about a credential that the service refuses. The advice depends on the credential's source."""
     if not login.source:
         return "Nothing was stored."  # `quartermaster login` tries a credential before it stores it
     if login.source == ENVIRONMENT:
-        # The environment has precedence, so a new login would change nothing.
+        # Do not advise a new login: the environment has precedence, so a login would change nothing.
         return "Correct or unset SERVICE_API_KEY, or SERVICE_CLIENT_ID and SERVICE_CLIENT_SECRET."
     return f"It comes from {login.source}: run `quartermaster login {login.base_url}`."

@@ -1,8 +1,8 @@
-"""Find the service and the credential of a command: the environment, else QM_HOME, else the saved login.
+"""Find the service and the credential for a command. The order is: the environment, QM_HOME, the saved login.
 
-The variables SERVICE_BASE_URL, SERVICE_API_KEY, SERVICE_CLIENT_ID and SERVICE_CLIENT_SECRET are those of the SDK. A
-stored credential is sent only to the address that it was stored for. The file of the login is readable by its owner
-only.
+The variables SERVICE_BASE_URL, SERVICE_API_KEY, SERVICE_CLIENT_ID and SERVICE_CLIENT_SECRET have the same meaning as in
+the SDK. A stored credential is sent only to the address with which it was stored. Only the owner of the login's file
+can read the file.
 """
 
 import json
@@ -26,11 +26,11 @@ ENVIRONMENT = "the environment"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """A service's address with a user's API key, a deployment's credentials, or both."""
+    """The address of a service, with a user's API key, a deployment's credentials, or both."""
 
     base_url: str
     source: str = ""
-    """The file or environment that it was read from, for `whoami`."""
+    """The file from which the login was read, or the environment. The command `whoami` prints this value."""
     api_key: str | None = field(default=None, repr=False)
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
@@ -38,7 +38,8 @@ class Login:
     def credential(self, *, prefers_deployment: bool) -> dict[str, str]:
         """Return the credential arguments of the SDK's client.
 
-        The API key comes first unless `prefers_deployment`. Raises Failure if there is no credential.
+        If the login has both credentials, `prefers_deployment` selects the deployment's credentials, not the API key.
+        Raises Failure if the login has no credential.
         """
         has_deployment = bool(self.client_id and self.client_secret)
         if has_deployment and (prefers_deployment or not self.api_key):
@@ -52,7 +53,7 @@ class Login:
 
 
 def find_login() -> Login:
-    """Return the service and credential of this command. Raises Failure if none is configured."""
+    """Return the login that this command uses. Raises Failure if no service or no credential is configured."""
     found = find_remote_login() or _of_home(_home())
     if found is None:
         raise Failure(
@@ -63,10 +64,10 @@ def find_login() -> Login:
 
 
 def find_remote_login() -> Login | None:
-    """Return the login of the environment or of `quartermaster login`; None if QM_HOME is the target."""
+    """Return the login from the environment or from `quartermaster login`, or None if QM_HOME is the target."""
     if address := _read(BASE_URL):
         return _with_credentials_of_environment(Login(base_url=address.rstrip("/"), source=ENVIRONMENT))
-    # A variable of this shell is a later choice than a login that was saved at some time.
+    # QM_HOME has precedence over the saved login: the user set this variable in the present shell.
     if os.environ.get("QM_HOME"):
         return None
     stored = read_login()
@@ -79,7 +80,7 @@ def login_path() -> Path:
 
 
 def read_login() -> Login | None:
-    """Return the saved login, or None. Raises Failure if its file is invalid."""
+    """Return the saved login, or None if no login is saved. Raises Failure if the login's file is invalid."""
     path = login_path()
     try:
         return Login(**json.loads(path.read_text()), source=str(path))
@@ -90,16 +91,16 @@ def read_login() -> Login | None:
 
 
 def store_login(login: Login) -> None:
-    """Replace the saved login, in a file that only its owner can read."""
+    """Replace the saved login. Only the owner of the login's file can read the file."""
     path = login_path()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # The source is the path of the file itself, which read_login() adds.
+    # Omit the source: it is the path of this file, and read_login() adds the path.
     document = {name: value for name, value in asdict(login).items() if value and name != "source"}
     write_privately(path, json.dumps(document, indent=2) + "\n")
 
 
 def delete_login() -> bool:
-    """Delete the saved login. Return whether there was one."""
+    """Delete the saved login. Return whether a login was saved."""
     try:
         login_path().unlink()
     except FileNotFoundError:
@@ -108,24 +109,25 @@ def delete_login() -> bool:
 
 
 def find_home_organization() -> str | None:
-    """Return the organization id of the installation in QM_HOME, or None."""
+    """Return the id of the first organization of the installation in QM_HOME, or None if there is no installation."""
     return _read_credentials(_home()).get("organizationId")
 
 
 def is_database_configured() -> bool:
-    """Return whether the caller set DATABASE_URL, before the command took over the settings of QM_HOME."""
+    """Return whether the caller set DATABASE_URL. A DATABASE_URL from the settings of QM_HOME does not count."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.find_root().meta.get(DATABASE_IS_CONFIGURED))
 
 
 def _of_home(kept: Home) -> Login | None:
-    """Return the login of the first owner and deployment of the installation in QM_HOME, or None."""
+    """Return the login of the first owner and deployment in QM_HOME, or None if QM_HOME has no credentials."""
     document = _read_credentials(kept)
     if not document:
         return None
     deployment: Mapping[str, str] = document.get("deployment", {})
     login = Login(
-        # `make up` writes its settings at every start and the credentials once, so the port there may be old.
+        # Prefer the address in the settings, which `make up` writes at every start. The credentials file is written
+        # once, so its port may be old.
         base_url=kept.read_settings().get("BASE_URL") or document["baseUrl"],
         source=str(kept.credentials),
         api_key=document["ownerApiKey"],
@@ -138,15 +140,16 @@ def _of_home(kept: Home) -> Login | None:
 def _read_credentials(kept: Home) -> dict[str, Any]:
     try:
         document: dict[str, Any] = json.loads(kept.credentials.read_text())
-    # ./var may be that of another account, or a first run may not have ended: there is no login then.
+    # Without readable credentials there is no login: another account may own ./var, or the first run may not
+    # have ended yet.
     except (FileNotFoundError, PermissionError, ValueError):
         return {}
     return document
 
 
 def _with_credentials_of_environment(login: Login) -> Login:
-    """Return the login with the environment's credentials, if there are any."""
-    # Replace all of them: a key of the environment must not be mixed with a stored deployment of another service.
+    """Return the login with the credentials of the environment, or unchanged if the environment has none."""
+    # Replace all credentials: an API key from the environment must not be combined with a stored client secret.
     api_key, client_id, client_secret = map(_read, (API_KEY, CLIENT_ID, CLIENT_SECRET))
     if not (api_key or (client_id and client_secret)):
         return login

@@ -1,1 +1,1 @@
-"""The administrative commands, one module for each area."""
+"""The commands of `quartermaster`, with one module for each area of the service."""

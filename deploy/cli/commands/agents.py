@@ -1,4 +1,4 @@
-"""The command group `agents`: list agents, send messages to one, and cancel tasks, by A2A over REST."""
+"""The command group `agents`: list agents, send messages to an agent, and cancel tasks, with A2A over REST."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from deploy.cli.display.output import is_json_requested, print_document
 from deploy.cli.display.streamed_replies import read_text, write_piece
 from deploy.cli.exit_codes import ExitCode, Failure
 
-# Without the header, A2A defines the version as 0.3, which the service refuses.
+# Send the version: without this header, A2A assumes version 0.3, which the service refuses.
 _HEADERS = {"A2A-Version": "1.0"}
 _DEFAULT = "default"
 _FAILED = frozenset({"TASK_STATE_FAILED", "TASK_STATE_REJECTED", "TASK_STATE_CANCELED"})
@@ -45,7 +45,7 @@ def talk(agent: str, text: str | None) -> None:
             conversation.send(line)
         return
     conversation.send(read_text(text))
-    # Only a single message decides the exit code: in a conversation the next message can succeed.
+    # A failed task fails the command only if the command sends one message: in a conversation, the next can succeed.
     if conversation.state in _FAILED:
         raise Failure(f"The task ended with state {conversation.state}.")
 
@@ -76,7 +76,8 @@ class Conversation:
 
         Raises Failure if the stream ends earlier, for example because the web process shuts down.
         """
-        # An ended task accepts no message: without its id, the next message creates a new task in the same context.
+        # Forget the id of an ended task, which accepts no messages. The next message then creates a new task in the
+        # same context.
         self._task_id = self._task_id if self.state in _WAITING else None
         self._has_reply, self.state = False, ""
         ids = {"contextId": self._context_id, "taskId": self._task_id}
@@ -100,7 +101,7 @@ class Conversation:
             print_document(event)
         if "error" in event:
             raise Failure(str(event["error"].get("message")))
-        # An event has one member, which is named after its kind (A2A, StreamResponse).
+        # An event has exactly one member, whose name is the kind of the event (A2A, StreamResponse).
         for kind, body in event.items():
             self._context_id = body.get("contextId", self._context_id)
             self._task_id = body.get("id" if kind == "task" else "taskId", self._task_id)
@@ -111,7 +112,7 @@ class Conversation:
 
 
 def _write(kind: str, body: Mapping[str, Any]) -> None:
-    """Print the agent's content to the output, and its status messages to the error output."""
+    """Print the agent's content to standard output, and the agent's status messages to the error output."""
     if kind == "statusUpdate":
         text = "".join(_texts(body["status"].get("message", {})))
         if text:
@@ -137,7 +138,7 @@ def _texts(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _root(agent: str) -> str:
-    # Convert the id here: other text could change the path of the request.
+    # Convert the argument to a UUID first: other text could change the path of the request.
     return "" if agent == _DEFAULT else f"/agents/{click.UUID.convert(agent, None, None)}"
 
 

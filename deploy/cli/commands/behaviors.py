@@ -1,4 +1,4 @@
-"""The command group `behaviors`: the models and scripts that reply for the agents of deployments."""
+"""The command group `behaviors`: the models and scripts with which agents of deployments reply to messages."""
 
 from pathlib import Path
 from uuid import UUID
@@ -21,7 +21,7 @@ behaviors = click.Group("behaviors", help="Manage the behaviors of agents.")
 @click.option("--name", required=True, help="Name on the agent's card.")
 @click.option(
     "--kind",
-    # Not `remote`: the behavior of a remote agent exists as long as its endpoint (`endpoints set`).
+    # Omit `remote`: `endpoints set` creates the behavior of a remote agent together with the endpoint.
     type=choice((BehaviorKind.MODEL, BehaviorKind.SCRIPT)),
     default="model",
     show_default=True,

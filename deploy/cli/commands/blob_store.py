@@ -1,4 +1,4 @@
-"""The command group `blob-store`: the store's identity, and moves to another store."""
+"""The command group `blob-store`: show and adopt the identity of a blob store, and move content to another store."""
 
 import click
 
@@ -55,7 +55,7 @@ def move_blob_store(threads: int) -> None:
         except ValueError as error:
             raise click.UsageError(str(error)) from None
         moved = move(database, pair, threads=threads, progress=Progress().add)
-        # Only after a complete move: until then reads still need the second store.
+        # Print this only after a complete move: until then, reads still need the second store.
         if moved.is_complete:
             with database.transaction() as session:
                 retire_store(session, actor=OPERATOR, moved_to=open_configured_marker(settings))

@@ -1,4 +1,4 @@
-"""The command group `budgets`: spending limits of keys, users, identities and deployments, and keys' model lists."""
+"""The command group `budgets`: spending limits of keys, users, identities and deployments, and model lists of keys."""
 
 from typing import Any
 from uuid import UUID
@@ -22,8 +22,8 @@ from shared.identity.access.authorization import OPERATOR
 
 _budget = click.argument("budget_id", type=click.UUID, metavar="ID")
 _key = required_id("key")
-# The unit of an existing budget is known to the database only. So every amount is parsed as credits, and the domain
-# converts it to requests or tokens.
+# Parse every amount as credits: only the database knows the unit of an existing budget. The domain then converts the
+# amount to requests or tokens.
 _amount = click.option(
     "--amount", type=Credits(), required=True, help="Limit per period, in the budget's unit."
 )

@@ -23,7 +23,7 @@ console = click.Group("console", help="Manage sign-in links and sessions of the 
 def link(email: str | None) -> None:
     with installation() as (database, settings):
         address = issue_console_link(database, settings.base_url, email)
-    # A person gets the bare link to open, a script gets JSON.
+    # Print only the link at a terminal, where a person opens it. Print JSON for scripts.
     if sys.stdout.isatty():
         click.echo(address)
     else:
@@ -39,9 +39,9 @@ def sign_out(email: str | None) -> None:
 
 
 def issue_console_link(database: Database, base_url: str, email: str | None = None) -> str:
-    """Create a sign-in link for a user, the first operator by default, and return its URL.
+    """Create a sign-in link for a user, and return the link's URL. The default user is the first operator.
 
-    Raises ClickException if there is no such user.
+    Raises ClickException if the user does not exist.
     """
     with database.transaction() as session:
         user_id = _find(session, email)

@@ -31,7 +31,7 @@ from shared.credits.usage.usage_reports import Window
 from shared.files.metering import storage_check
 from shared.identity.access.authorization import OPERATOR
 
-# The fields with amounts in µcr, in any resource of credits.
+# The names of fields whose values are amounts in µcr, in all resources of credits.
 _AMOUNTS = (
     *("amount", "balance_after", "balance", "held", "available", "overdraft", "spending_limit", "spent"),
     *("price", "cost", "opening", "closing", "hold"),
@@ -44,13 +44,13 @@ _reference = click.option(
 
 
 class Credits(click.ParamType[int, str]):
-    """A decimal amount of credits, converted to µcr. It may be negative; the domain rejects that where it must."""
+    """A parameter type that converts a decimal amount of credits to µcr. It also accepts negative amounts."""
 
     name = "credits"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the amount in µcr; an amount that is not a decimal number fails the command."""
-        # click requires of a type that it accepts its own result.
+        """Return the amount in µcr. If the text is not a decimal number, the command fails."""
+        # Return an int unchanged: click requires that a type accepts its own results.
         if isinstance(value, int):
             return value
         try:
@@ -139,7 +139,7 @@ def resume_spending(organization_id: UUID) -> None:
 @organization_option
 @page_options
 def list_entries(organization_id: UUID, cursor: str | None, limit: int) -> None:
-    # The cursor is the version of an entry, a number; other lists are paged by id.
+    # Parse the cursor as a number: it is the version of an entry. The cursors of other lists are ids.
     before = int(cursor) if cursor and cursor.isdecimal() else None
     with administration() as session:
         page = ledger.list_entries(
@@ -176,8 +176,8 @@ _MONTH = click.DateTime(formats=["%Y-%m"])
 @click.argument("event", type=click.File("rb"), metavar="FILE")
 def enter_payment(source: str, event: IO[bytes]) -> None:
     with installation() as (database, settings):
-        # Check before reading the file: a mistyped name is the likelier error, and the message can list the right
-        # ones.
+        # Check the source before reading the file: a mistyped name is the most likely error, and the message lists
+        # the valid names.
         if source not in settings.payment_sources:
             known = ", ".join(sorted(settings.payment_sources)) or "none"
             raise click.BadParameter(
@@ -238,7 +238,7 @@ def list_storage(
     criteria = StorageCriteria(
         window=Window(window) if window else None,
         month=month,
-        # A repeated dimension counts once; fromkeys keeps the order of the command line.
+        # Remove repeated dimensions. fromkeys() keeps the order of the command line.
         group_by=tuple(dict.fromkeys(map(StorageDimension, group_by))),
     )
     with administration() as session:
@@ -273,7 +273,8 @@ def reconcile() -> None:
     with installation() as (database, _):
         with database.transaction() as session:
             found = reconciliation.reconcile(session)
-        # Outside of the transaction: it reads the versions in batches, and no snapshot may stay open meanwhile.
+        # Run this check outside of the transaction: the check reads versions in many batches, and an open snapshot
+        # would hold back vacuum for that time.
         mismeasured = storage_check.find_storage_discrepancies(database)
     print_json(
         {
@@ -286,7 +287,7 @@ def reconcile() -> None:
 
 
 def _show(resource: Any, **more: object) -> None:
-    # The formatted amounts replace the fields of the same names, which are in µcr.
+    # The formatted amounts replace the fields with the same names, whose values are in µcr.
     show(resource, **_format_amounts(resource), **more)
 
 

@@ -1,4 +1,4 @@
-"""Commands for deployments, their versions, daemons and client secrets, and for signing keys."""
+"""Commands for deployments, for versions, daemons and client secrets of deployments, and for signing keys."""
 
 from datetime import datetime
 from uuid import UUID
@@ -155,11 +155,11 @@ signing_keys = click.Group("signing-keys", help="Manage the keys that sign token
 def list_signing_keys() -> None:
     with administration() as session:
         keys = key_rotation.list_signing_keys(session, actor=OPERATOR)
-    # One page: rotation deletes old keys, so there are never many.
+    # Print one page: rotation deletes old keys, so the list is always short.
     show_page("signingKeys", Page(items=keys, next_cursor=None))
 
 
-# A key id may begin with a hyphen, which click would take for an option.
+# Accept unknown options: a key id may begin with a hyphen, and click would parse such an id as an option.
 @signing_keys.command(
     "revoke",
     context_settings={"ignore_unknown_options": True},

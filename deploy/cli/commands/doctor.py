@@ -19,7 +19,7 @@ from shared.files.maintenance.store_audit import SAMPLE
 from shared.files.stores import open_configured_store
 
 Backlog = tuple[str, int, float]
-"""Name, number of rows, and age of the oldest in seconds."""
+"""A backlog: its name, its number of rows, and the age of its oldest row in seconds."""
 _COLOURS = {State.OK: "green", State.REPAIRED: "green", State.WARNING: "yellow", State.WRONG: "red"}
 
 
@@ -70,7 +70,7 @@ def doctor(
         _finish(context, list(check_remote_service(find_login())))
         return
     with installation() as (database, settings), ExitStack() as files:
-        # Opened after the settings were read: invalid settings must not truncate an earlier report.
+        # Open the file after reading the settings: invalid settings must not truncate an earlier report.
         lines = files.enter_context(report.open("w")) if report else None
         options = DeepCheckOptions(
             repairs=repair,
@@ -109,7 +109,7 @@ def _print(found: list[Finding]) -> None:
 
 
 def _to_json(finding: Finding) -> dict[str, str | None]:
-    # Scripts read the member `said`, so its name outlives that of the field.
+    # Keep the member name `said`, which scripts read, although the field now has another name.
     return {
         "subject": finding.subject,
         "state": finding.state,
@@ -132,7 +132,7 @@ def status() -> None:
 
 def _local_status() -> tuple[dict[str, int], list[Backlog]]:
     with installation() as (database, settings):
-        # Without a shared directory each process knows only itself; the backlogs come from the database.
+        # Without a shared directory no process knows the others, so report none. The database knows the backlogs.
         processes = count_processes(settings) if settings.metrics_directory else {}
         return processes, list(measure_backlogs(database))
 

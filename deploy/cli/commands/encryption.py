@@ -20,16 +20,16 @@ SHOWN = 100
 def reencrypt() -> None:
     with installation() as (database, settings):
         done = reencryption.reencrypt(database, settings, all_tables())
-    # The list is cut because a lost key makes every secret unreadable; the exit code does not depend on it.
+    # Limit the list, because a lost key can make every secret unreadable. The exit code depends on the full list.
     print_json({"renewed": done.renewed, "unreadable": list(done.unreadable[:SHOWN])})
     if done.unreadable:
         raise click.exceptions.Exit(1)
 
 
 def all_tables() -> list[Table]:
-    """Import the tables of every domain, and return all tables of the schema in order of dependency."""
-    # A table registers when its module is imported. A table that is missing here would keep its old encryption, and
-    # lose its secrets when the old keys are removed.
+    """Return all tables of the schema in order of dependency, after importing the modules of every domain."""
+    # Import all modules, because a table is registered when its module is imported. An unregistered table would keep
+    # its old encryption, and its secrets would be lost when the old keys are removed.
     for module in walk_packages(shared.__path__, "shared."):
         if module.name.endswith("tables"):
             importlib.import_module(module.name)

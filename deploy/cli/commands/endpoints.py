@@ -1,4 +1,4 @@
-"""The command group `endpoints`: the A2A servers of deployments with a remote agent."""
+"""The command group `endpoints`: the A2A servers of deployments whose agents are remote."""
 
 from typing import TextIO
 from uuid import UUID
@@ -50,8 +50,8 @@ def set_endpoint(
     *,
     resends: bool,
 ) -> None:
-    # Read only if a header is set: standard input is the default, and the command must not wait for it otherwise.
-    # An editor ends the file with a line break, which no header value may contain.
+    # Read the value only if a header is set: otherwise the command must not wait for standard input, the default.
+    # Strip the value: a text file ends with a line break, which a header value must not contain.
     credential = domain.Credential(header=header, value=source.read().strip()) if header else None
     draft = domain.EndpointDraft(
         url=url,

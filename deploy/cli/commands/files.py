@@ -1,4 +1,4 @@
-"""The command groups `files` (over REST, by the SDK) and `read-grants` (administration)."""
+"""The command groups `files`, which uses the SDK, and `read-grants`, which is administrative."""
 
 import sys
 from collections.abc import Callable
@@ -64,13 +64,14 @@ def put(
     is_piped = str(source) == _STANDARD
     named = {"file_name": file_name or ("standard-input" if is_piped else source.name)}
     content = sys.stdin.buffer if is_piped else source
-    # Only a deployment can own files, so its credentials come before the user's API key.
+    # Prefer the deployment's credentials to the user's API key, because a user cannot own files.
     with service_as_deployment() as client, progress_bar(named["file_name"]) as progress:
         options: dict[str, Any] = {**named, "media_type": media_type, "progress": progress}
         if replaced_id is None:
             stored = client.files.upload(content, retention_expires_at=in_utc(expires_at), **options)
         else:
-            # Replace what is current now; a concurrent replace fails this one instead of being overwritten.
+            # Expect the version that is current now: after a concurrent replace, this replace fails and does not
+            # overwrite the other version.
             current = client.files.get(replaced_id)
             stored = client.files.replace(
                 replaced_id,
@@ -92,7 +93,7 @@ def put(
 def get(file_id: UUID, path: Path | None, version_id: UUID | None) -> None:
     with service() as client:
         found = client.files.get(file_id)
-        # Another user chose the file's name: its last component only, and never over an existing file.
+        # Another user may have chosen the file's name, so use only its last component, and overwrite no file.
         target = path or Path(Path(found.metadata.file_name).name)
         if path is None and target.exists():
             raise Failure(f"{target} already exists: name a PATH, which may replace it.")
@@ -109,8 +110,8 @@ _OPTION_TYPES: dict[type, click.ParamType[Any]] = {UUID: click.UUID, datetime: I
 
 
 def _filter_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add an option for each declared filter of the list of files."""
-    # Decorators apply from the last to the first, and the help page lists them in the order of FILTERS.
+    """Add an option for each filter in FILTERS to the command that lists files."""
+    # Apply in reverse: decorators apply from the last to the first, and the help page should follow FILTERS.
     for each in reversed(FILTERS):
         kind = click.Choice(list(each.choices)) if each.choices else _OPTION_TYPES[each.kind]
         command = click.option(f"--{each.option}", each.name, type=kind, help=each.description)(command)
@@ -149,7 +150,7 @@ def show_file(file_id: UUID) -> None:
 )
 def share(file_id: UUID, version_id: UUID | None, minutes: int) -> None:
     with service() as client:
-        # A link is always for one exact version, so a later replace does not change what it shares.
+        # Without an option, share the current version: a link is for one version, even after a later replace.
         wanted = version_id or client.files.get(file_id).version_id
         link = client.raw.request(
             "POST", f"/files/{file_id}/versions/{wanted}/grants", query={"ttlSeconds": str(minutes * 60)}
@@ -177,8 +178,8 @@ def renew(file_id: UUID, expires_at: datetime | None, *, for_ever: bool) -> None
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def rm(file_ids: tuple[UUID, ...], *, yes: bool) -> None:
     if not yes and sys.stdin.isatty():
-        # err=True: standard output is the JSON result. Without a terminal there is no one to ask, so scripts need
-        # no --yes.
+        # Print to the error output, because standard output is the JSON result. Do not ask without a terminal, so
+        # that scripts do not need --yes.
         click.confirm(f"Delete {len(file_ids)} of your files?", abort=True, err=True)
     with service() as client:
         deleted = [client.files.delete(file_id) for file_id in file_ids]
@@ -205,7 +206,7 @@ def revoke_read_grant(grant_id: UUID, file_id: UUID) -> None:
 
 
 def _row(file: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a file's row in a table."""
+    """Return the columns of a file in the table of files."""
     metadata = file["metadata"]
     return {
         "id": file["id"],

@@ -221,7 +221,7 @@ def update_distribution(
             actor=OPERATOR,
             distribution_id=distribution_id,
             name=name,
-            # click passes an empty tuple if --network is omitted; None leaves the networks unchanged.
+            # Convert an empty tuple, which click passes if --network is omitted, to None: networks stay unchanged.
             networks=networks or None,
             media_retention_days=media_retention_days,
             routes_messages=routes_messages,

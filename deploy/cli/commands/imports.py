@@ -1,4 +1,4 @@
-"""The command group `imports`: list a distribution's media imports, and retry those that failed or are paused."""
+"""The command group `imports`: list a distribution's media imports, and retry failed or paused imports."""
 
 from datetime import datetime
 from typing import Any
@@ -34,7 +34,7 @@ imports = click.Group("imports", help="Manage the media imports of distributions
 @page_options
 def list_imports(distribution_id: UUID, state: str | None, cursor: str | None, limit: int) -> None:
     with administration() as session:
-        # list_imports() does not check the distribution: an unknown id would get an empty page.
+        # Check the distribution first: for an unknown id, list_imports() returns an empty page and no error.
         get_distribution(session, actor=OPERATOR, distribution_id=distribution_id)
         page = domain.list_imports(
             session,
@@ -92,7 +92,7 @@ def retry_all(distribution_id: UUID, state: str | None, code: str | None, since:
 
 
 def _document(imported: Import) -> dict[str, Any]:
-    """Return the members that the HTTP API shows. The source URL is left out because it may contain a secret."""
+    """Return an import as the HTTP API does. The source URL is omitted because it may contain a secret."""
     names = (
         *("state", "code", "network", "message_id", "attachment_id", "conversation_id", "attempts"),
         *("file_id", "version_id", "created_at", "ended_at"),

@@ -1,7 +1,7 @@
-"""The command `listen`: print a distribution's notifications as they arrive, by polling their list.
+"""The command `listen`: poll the list of a distribution's notifications, and print new ones.
 
-A poll reads pages, newest first, back to the point up to which the previous poll is certainly complete. So none is
-missed, however many arrive between two polls.
+A poll reads pages, newest first, back to the time up to which the previous poll certainly returned every notification.
+So the command misses no notification, even if many arrive between two polls.
 """
 
 import json
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 2.0
 _PAGE = {"limit": "100"}
-# A transaction that began before a poll may commit after it; its rows are then older than the newest row seen.
+# Each poll reads 30 s further back: a transaction that commits after a poll may add rows that are older than the
+# newest row of that poll.
 _OVERLAP = timedelta(seconds=30)
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
@@ -38,7 +39,7 @@ def listen(distribution_id: UUID, *, past: bool, seconds: float | None) -> None:
     deadline = None if seconds is None else time.monotonic() + seconds
     with service() as client:
         poller = _NotificationPoller(client, f"/admin/distributions/{distribution_id}/notifications")
-        # Poll at first even without --past: the notifications that exist now are not to be printed later.
+        # Poll first even without --past, so that notifications that exist now are not printed later.
         existing = poller.poll()
         if past:
             _print_all(existing)
@@ -48,7 +49,7 @@ def listen(distribution_id: UUID, *, past: bool, seconds: float | None) -> None:
 
 
 class _NotificationPoller:
-    """Polls a list of notifications, and remembers the states that it has returned."""
+    """Polls a list of notifications, and remembers the state of each notification that a poll returned."""
 
     def __init__(self, client: "Client", path: str) -> None:
         self._client = client
@@ -57,13 +58,13 @@ class _NotificationPoller:
         self._since: datetime | None = None  # None before the first poll
 
     def poll(self) -> list[dict[str, Any]]:
-        """Return notifications that are new or changed their state since the last poll, oldest first.
+        """Return the notifications that are new or have another state since the last poll, oldest first.
 
-        The first poll returns the newest ones.
+        The first poll returns the newest notifications.
         """
         listed = self._read()
         changed = [at for at in listed if self._is_changed(at)]
-        # Replace the states and do not add to them, so that they stay bounded however long the command runs.
+        # Replace all remembered states, so that memory use stays bounded however long the command runs.
         self._states = {at["id"]: at["state"] for at in listed}
         if listed:
             self._since = max(_created_at(listed[0]) - _OVERLAP, self._since or _BEGINNING)
@@ -85,7 +86,7 @@ class _NotificationPoller:
     def _is_changed(self, notification: dict[str, Any]) -> bool:
         known = self._states.get(notification["id"])
         if known is None:
-            # After a purge of newer rows, the pages may reach back to old ones that are not new.
+            # Return a row only if it is recent: after a purge of newer rows, a poll may read old rows that are not new.
             return self._since is None or _created_at(notification) >= self._since
         return known != str(notification["state"])
 

@@ -30,10 +30,10 @@ from deploy.cli.display.output import print_document
 def login(address: str, client_id: str | None) -> None:
     secret = _read_secret("API key" if client_id is None else "Client secret")
     base_url, known = address.rstrip("/"), read_login()
-    # Never send a credential to another service than the one it was entered for.
+    # Reuse stored credentials only for the same address: a credential must not be sent to another service.
     stored = known if known is not None and known.base_url == base_url else Login(base_url=base_url)
     given = {"api_key": secret} if client_id is None else {"client_id": client_id, "client_secret": secret}
-    # Try the new credential alone, before it is stored.
+    # Before the new credential is stored, send a request with only this credential.
     tried = replace(Login(base_url=base_url), **given)
     shown = _describe(tried)
     store_login(replace(stored, **given))
@@ -54,7 +54,7 @@ def whoami() -> None:
 
 
 def _describe(login: Login) -> dict[str, Any]:
-    """Return the user or deployment of a login, as the service reports it. Raises Failure if it is rejected."""
+    """Return the user or deployment of a login. Raises Failure if the service rejects the login."""
     with open_service(login, prefers_deployment=False) as client:
         if login.api_key:
             shown: dict[str, Any] = client.raw.request("GET", "/admin/me")
@@ -67,6 +67,6 @@ def _describe(login: Login) -> dict[str, Any]:
 def _read_secret(label: str) -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().strip()
-    # No option for the secret: it would be in the shell's history and in the list of processes.
+    # Prompt for the secret: an option's value would appear in the shell's history and in the list of processes.
     secret: str = click.prompt(label, hide_input=True, err=True)
     return secret.strip()

@@ -66,7 +66,7 @@ def check_models(path: Path) -> None:
         catalog = read_catalog(path)
     except CatalogInvalid as error:
         raise click.ClickException("\n".join(error.problems)) from error
-    # A note and no error: the catalog may be checked on a host without the workers and their keys.
+    # Print a note and do not fail: the host that checks the catalog may not have the workers' API keys.
     for variable in _unset_variables(catalog):
         click.echo(f"Not set here, but required by `worker models` and `worker agents`: {variable}", err=True)
     click.echo(f"{path}: {len(catalog)} models of {len(catalog.providers)} providers")
@@ -105,7 +105,7 @@ def import_openrouter_models(listing: IO[bytes], credits_per_dollar: str, unchar
 def _factor(text: str) -> Decimal:
     try:
         factor = Decimal(text)
-    # Decimal also accepts NaN and Infinity, so the check below must follow in any case.
+    # Decimal also accepts NaN and Infinity, so check below whether the number is finite.
     except InvalidOperation:
         factor = Decimal(0)
     if not (factor.is_finite() and factor > 0):

@@ -1,6 +1,6 @@
 """The command group `networks`: settings and accounts of a distribution's messaging networks.
 
-Secret values are read from a file, because command lines are visible to other users of the host.
+The commands read secret values from a file, because other users of the host can see command lines.
 """
 
 import json
@@ -159,7 +159,7 @@ def remove_network_account(distribution_id: UUID, network: str, account: str) ->
 def _read(source: TextIO) -> dict[str, str]:
     try:
         values: Any = json.load(source)
-    # The message does not quote the input, which holds secrets.
+    # Do not quote the input in the message, because the input contains secrets.
     except ValueError:
         values = None
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):

@@ -1,4 +1,4 @@
-"""The command group `notifications`: webhook endpoints of distributions and organizations, and redelivery."""
+"""The command group `notifications`: webhook endpoints of distributions and organizations, and their notifications."""
 
 from datetime import datetime
 from typing import TextIO
@@ -56,7 +56,7 @@ notifications = click.Group(
 @_distribution
 @_url
 def set_endpoint(distribution_id: UUID, source: TextIO) -> None:
-    # Read before the transaction begins: standard input may block for as long as a person types.
+    # Read before the transaction begins: standard input blocks while a person types.
     url = source.read().strip()
     with installation() as (database, settings), database.transaction() as session:
         endpoint = domain.set_endpoint(

@@ -159,7 +159,7 @@ users = click.Group("users", help="Manage users.")
     "--operator", "is_operator", is_flag=True, help="Make the user an operator of the installation."
 )
 def create_user(email: str, *, is_operator: bool) -> None:
-    # Two functions and no flag: each records an audit event of its own.
+    # Choose between two functions, because each function records a different audit event.
     create = people.create_operator if is_operator else people.create_user
     with administration() as session:
         made = create(session, actor=OPERATOR, email=email)

@@ -11,12 +11,12 @@ from deploy.agent_runner.git_checkout import CheckoutFailed
 from deploy.cli.command_context import installation, required_id
 
 RUNS_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV")
-"""The variables that a program inherits. The rest of the environment holds secrets of the service."""
+"""The variables that a program inherits. Other variables of the environment contain secrets of the service."""
 
 
 @click.command(
     help="Run the agent program of a GitHub deployment, with a client secret that is valid while it runs.",
-    # Options after the command name belong to the program.
+    # Do not parse options after the command name: these options belong to the program.
     context_settings={"ignore_unknown_options": True},
 )
 @required_id("deployment")
@@ -46,7 +46,7 @@ def run(
     passed: tuple[str, ...],
     command: tuple[str, ...],
 ) -> None:
-    # A list of what passes, and not of what does not: a setting that is added later must not leak.
+    # List the allowed variables and not the forbidden ones, so that a setting that is added later does not leak.
     environment = {name: os.environ[name] for name in (*RUNS_ON, *passed) if name in os.environ}
     plan = Plan(
         deployment_id=deployment_id,

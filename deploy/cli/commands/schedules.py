@@ -21,7 +21,7 @@ from shared.a2a.schedules.resources import MAX_CATCH_UP, Missed, Schedule, Sched
 from shared.identity.access.authorization import OPERATOR
 
 _deployment = required_id("deployment")
-# The database finds a schedule by its id alone; the path of the REST route also has the deployment.
+# Only REST needs this option: the route's path contains the deployment. The database needs only the schedule's id.
 _rest_deployment = click.option(
     "--deployment",
     "deployment_id",
@@ -101,7 +101,7 @@ def _show(schedule: Schedule) -> None:
 
 
 def _document(schedule: Schedule) -> dict[str, Any]:
-    """Return a schedule's fields as JSON. Its message is the caller's, so its member names stay as they are."""
+    """Return a schedule's fields as JSON. The caller chose the member names in the message, so these stay unchanged."""
     return document(schedule) | {"message": schedule.message}
 
 

@@ -1,4 +1,4 @@
-"""The command group `tasks`: the states of agents' tasks, without their messages, which may be confidential."""
+"""The command group `tasks`: list the states of tasks. Messages are omitted because they may be confidential."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""The commands `usage` (sums of model calls) and `usage-records` (one record per call), as in the HTTP API."""
+"""The commands `usage`, which prints sums of model calls, and `usage-records`, which prints one record per call."""
 
 from datetime import datetime
 from typing import Any
@@ -54,13 +54,13 @@ def usage(
     only: tuple[tuple[str, str], ...],
 ) -> None:
     has_span = starts_at is not None or ends_at is not None
-    # The domain requires a window or a start; a day is the default of this command alone.
+    # Supply a window of a day if none is set: the domain requires a window or a start.
     criteria = UsageCriteria(
         window=Window(window) if window else None if has_span else Window.DAY,
         starts_at=in_utc(starts_at),
         ends_at=in_utc(ends_at),
         interval=Interval(interval) if interval else None,
-        # A repeated dimension counts once; fromkeys keeps the order, which is that of the keys in each group.
+        # Remove repeated dimensions. fromkeys() keeps the order, which is the order of the keys in each group.
         group_by=tuple(dict.fromkeys(map(Dimension, group_by))),
         filters={Dimension(name): _value(name, value) for name, value in only},
     )
@@ -123,7 +123,7 @@ def list_records(organization_id: UUID, cursor: UUID | None, limit: int, **filte
 
 def _value(name: str, value: str) -> str | UUID:
     try:
-        # Models have names; all other dimensions have ids, which are checked before the query.
+        # Models are identified by name. All other dimensions have ids, so check that the value is a UUID.
         return value if name == Dimension.MODEL else UUID(value)
     except ValueError:
         raise click.BadParameter(f"{value} is not the id of a {name}", param_hint="--only") from None

@@ -1,1 +1,1 @@
-"""Output of commands: tables, JSON, progress bars, streamed replies."""
+"""Print the output of commands: tables, JSON, progress bars and streamed replies."""

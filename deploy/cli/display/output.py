@@ -1,4 +1,4 @@
-"""Decide the output format of all commands: tables at a terminal, else JSON; one field with `--field`."""
+"""Choose the output format of all commands: a table at a terminal, otherwise JSON, or one field with `--field`."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ _FIELD = "quartermaster.field"
 def take_output_options(context: click.Context, arguments: list[str]) -> list[str]:
     """Return the arguments without `--json` and `--field PATH`, and record both in the context.
 
-    They may be anywhere before `--`. Raises BadOptionUsage if `--field` has no value.
+    Both options may be anywhere before `--`. Raises BadOptionUsage if `--field` has no value.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     kept = []
@@ -47,7 +47,7 @@ def print_document(shown: Mapping[str, Any]) -> None:
     if path is not None:
         click.echo(_field(shown, path))
     elif is_interactive():
-        # Imported here: processes of the service start through this program and need no table library.
+        # Import here: processes of the service start through this program and do not need the table library.
         from rich.console import Console
 
         from deploy.cli.display.table_output import render
@@ -74,14 +74,14 @@ def is_terminal() -> bool:
 
 
 def _field(document: Mapping[str, Any], path: str) -> str:
-    """Return a field as text: a string as it is, anything else as JSON. Raises ClickException if it is missing."""
+    """Return a field as text: a string unchanged, other values as JSON. Raises ClickException if it is missing."""
     value: Any = document
     for step in path.split("."):
         try:
-            # A list is indexed by position, so that `files.0.id` needs no other syntax.
+            # Convert the step to a position if the value is a list, so that `files.0.id` selects an item.
             value = value[int(step)] if isinstance(value, list) else value[step]
         except (IndexError, KeyError, TypeError, ValueError):
-            # The command has had its effect, and its result may hold a secret that is shown once: print all of it.
+            # Print the whole result: the command has taken effect, and the result may contain a secret shown only once.
             click.echo(json.dumps(document, indent=2), err=True)
             raise click.ClickException(
                 f"The command succeeded, but its result, printed above, has no field `{path}`: do not repeat it."

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 OnProgress = Callable[[int, int], None]
-"""Called with the bytes transferred and the total bytes (0 if unknown)."""
+"""A function that receives the bytes transferred so far and the total bytes (0 if unknown)."""
 
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[OnProgress | None]:
-    """Draw a progress bar during the block, and yield its callback; None if the error output is no terminal."""
+    """Draw a progress bar during the block, and yield its callback. Yield None if the error output is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -30,6 +30,6 @@ def progress_bar(label: str) -> Iterator[OnProgress | None]:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     bars = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
     with bars:
-        # The label is the file's name, which another user may have chosen: show markup and controls as text.
+        # Escape the label: it is a file name that another user may have chosen, with markup or control characters.
         task = bars.add_task(Text(plain(label)).plain.replace("[", r"\["), total=None)
         yield lambda transferred, total: bars.update(task, completed=transferred, total=total or None)

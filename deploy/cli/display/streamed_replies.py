@@ -1,4 +1,4 @@
-"""Print a model's reply while it is streamed: text to the output, then tokens and cost to the error output."""
+"""Print a model's reply while the reply arrives: text to standard output, then tokens and cost to the error output."""
 
 import sys
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed
 
 
 def read_text(text: str | None) -> str:
-    """Return the text argument, or standard input if it is missing or `-`."""
+    """Return the text argument, or the text of standard input if the argument is missing or `-`."""
     if text is not None and text != "-":
         return text
     if sys.stdin.isatty():
@@ -22,8 +22,8 @@ def read_text(text: str | None) -> str:
 
 
 def write_piece(piece: str) -> None:
-    """Write and flush untrusted text; at a terminal its control characters are replaced."""
-    # Only at a terminal: a file or a pipe receives exactly the text of the model.
+    """Write and flush untrusted text. At a terminal, replace the control characters of the text."""
+    # Replace control characters only at a terminal: a file or a pipe must receive exactly the model's text.
     if is_terminal():
         from deploy.cli.display.table_output import plain_text
 
@@ -33,7 +33,7 @@ def write_piece(piece: str) -> None:
 
 
 class ReplyWriter:
-    """Prints the events of a streamed response of `/v1/responses`; prints no text if `is_quiet`."""
+    """Prints the events of a streamed response from `/v1/responses`. If `is_quiet`, it prints no text."""
 
     def __init__(self, *, is_quiet: bool) -> None:
         self._is_quiet = is_quiet
@@ -44,14 +44,14 @@ class ReplyWriter:
         kind = event.get("type")
         if kind == "response.output_text.delta" and not self._is_quiet:
             write_piece(event["delta"])
-        # Only the last event has the complete response, with its usage and cost.
+        # Keep the response of the last event: only that event contains the whole response with usage and cost.
         elif kind in _ENDS:
             self._response = event["response"]
         elif kind == "error":
             raise Failure(f"{event.get('code')}: {event.get('message')}")
 
     def finish(self) -> dict[str, Any]:
-        """Print tokens and cost, and return the whole response. Raises Failure if it failed or is incomplete."""
+        """Print tokens and cost, and return the response. Raises Failure if the response failed or is incomplete."""
         if not self._is_quiet:
             click.echo()
         if usage := self._response.get("usage"):
@@ -61,7 +61,7 @@ class ReplyWriter:
         error = self._response.get("error")
         if error:
             raise Failure(f"{error.get('code')}: {error.get('message')}")
-        # The connection can end between two events, which raises no error in the client.
+        # Check that the last event has arrived: if the connection ends between two events, the client raises no error.
         if not self._response:
             raise Failure("The stream ended before the reply was complete; send the request again.")
         return self._response

@@ -1,6 +1,7 @@
 """Print documents as tables at a terminal.
 
-Values may come from other users, so control characters are replaced: they could move the cursor or change colours.
+Control characters in values are replaced. Values may come from other users, and a control character could move the
+cursor or change colours.
 """
 
 import unicodedata
@@ -18,7 +19,7 @@ _SPARKS = " ▁▂▃▄▅▆▇█"
 
 
 def render(shown: Mapping[str, Any], console: Console) -> None:
-    """Print a document: its fields as name and value, and each list of objects as a table."""
+    """Print a document. Print each field as name and value, and each list of objects as a table."""
     lists = {name: value for name, value in shown.items() if _is_list_of_objects(value)}
     cursor = shown.get("nextCursor")
     fields = {name: value for name, value in shown.items() if name not in lists and name != "nextCursor"}
@@ -40,11 +41,11 @@ def _render_rows(name: str, rows: Sequence[Mapping[str, Any]], console: Console)
     if not rows:
         console.print(_styled(f"No {name}.", style="dim"))
         return
-    # Rows may have different members; a column stands where its name occurs first. Columns without a value only
-    # cost width.
+    # Rows may have different members, so collect the names of all rows in order of first occurrence. Omit columns
+    # without a value, to keep the table narrow.
     columns = [name for name in dict.fromkeys(key for row in rows for key in row) if _has_values(rows, name)]
     width = sum(max(len(column), *(len(plain(row.get(column))) for row in rows)) + 2 for column in columns)
-    # A table that is wider than the terminal would be cut off: print each row as a list of fields.
+    # If the table is wider than the terminal, its columns would be cut off: print each row as a list of fields.
     if width > console.width:
         for row in rows:
             console.print(_fields({column: row.get(column) for column in columns}))
@@ -53,7 +54,7 @@ def _render_rows(name: str, rows: Sequence[Mapping[str, Any]], console: Console)
     bars = _bars(rows)
     for column in columns:
         is_amount = all(_is_number(row.get(column)) for row in rows)
-        # no_wrap: an id that is broken over two lines cannot be copied.
+        # Set no_wrap, because a user cannot copy an id that is broken over two lines.
         table.add_column(_styled(column), justify="right" if is_amount else "left", no_wrap=True)
     if bars:
         table.add_column("")
@@ -71,7 +72,7 @@ def _fields(fields: Mapping[str, Any]) -> Table:
 
 
 def _bars(rows: Sequence[Mapping[str, Any]]) -> list[Text]:
-    """Return a bar for each row's cost, relative to the highest; empty if there are no costs to compare."""
+    """Return a bar for each row's cost, relative to the highest cost. Return an empty list if rows have no costs."""
     costs = [float(row["cost"]) for row in rows if _is_number(row.get("cost"))]
     if len(rows) <= 1 or len(costs) != len(rows) or max(costs) <= 0:
         return []
@@ -79,7 +80,7 @@ def _bars(rows: Sequence[Mapping[str, Any]]) -> list[Text]:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Return values as a line of block characters, scaled to the highest value."""
+    """Return a line of block characters that shows the values, scaled to the highest value."""
     top = max(values)
     return "".join(
         _SPARKS[round((len(_SPARKS) - 1) * max(value, 0) / top)] if top > 0 else " " for value in values
@@ -96,13 +97,13 @@ def _costs_by_step(rows: Sequence[Mapping[str, Any]]) -> list[float]:
 
 
 def _meter(balance: float, held: float) -> Text:
-    """Return a bar with the available and the held part of a balance."""
+    """Return a bar that shows the available credits and the held credits of a balance."""
     cells = round(BAR_CELLS * min(max(held / balance, 0), 1)) if balance > 0 else BAR_CELLS
     return Text.assemble(("█" * (BAR_CELLS - cells), "green"), ("░" * cells, "yellow"), "  available, held")
 
 
 def _flatten(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields with nested objects flattened to dotted names (`owner.kind`)."""
+    """Return the fields. Members of nested objects get dotted names, such as `owner.kind`."""
     flat: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, Mapping):
@@ -125,7 +126,7 @@ def _is_number(value: object) -> bool:
         float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return False
-    # float(True) is 1.0, and a boolean is no amount.
+    # Exclude booleans: float(True) is 1.0, but a boolean is not a number in a table.
     return not isinstance(value, bool)
 
 
@@ -150,5 +151,5 @@ def plain_text(value: str) -> str:
 
 
 def _replace_controls(value: str) -> str:
-    # Cf too: its characters have no width, and can reverse the direction of the text around them.
+    # Replace the category Cf too: its characters have no width and can reverse the direction of nearby text.
     return "".join("\ufffd" if unicodedata.category(each) in ("Cc", "Cf") else each for each in value)

@@ -1,1 +1,1 @@
-"""Administrative commands over REST: which operation a command becomes, and with which parameters."""
+"""Run administrative commands over REST: map each command to a REST operation and convert its parameters."""

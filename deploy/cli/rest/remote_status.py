@@ -1,6 +1,6 @@
-"""Checks of `quartermaster doctor` over REST: address, clock, readiness, credential, and backlogs from the metrics.
+"""The checks of `quartermaster doctor` over REST: address, clock, readiness, credential, and backlogs.
 
-Settings, schema and blob store are checked only where the database can be reached (`deploy/cli/health_report.py`).
+Settings, schema and blob store are checked only over the database (`deploy/cli/health_report.py`).
 """
 
 import time
@@ -33,7 +33,7 @@ _PROCESSES = "quartermaster_processes"
 
 @dataclass(slots=True, kw_only=True)
 class ServiceMetrics:
-    """Processes and backlogs, as the `/metrics` of a web process reports them."""
+    """The numbers of processes and the backlogs in the response of a web process's `/metrics`."""
 
     processes: dict[str, int] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
@@ -46,12 +46,12 @@ class ServiceMetrics:
 
 
 def read_service_metrics(login: Login) -> ServiceMetrics | None:
-    """Return the processes of the web host and the backlogs of the service; None if its metrics are not public.
+    """Return the processes on the web process's host and the service's backlogs, or None if metrics are not public.
 
     Raises Failure if the service cannot be reached.
     """
     response = _get(login, "/metrics")
-    # PUBLIC_METRICS=false returns an error status; that is a decision of the operator and no defect.
+    # Return None for an error status: the operator may have set PUBLIC_METRICS=false, which is not a problem.
     if not response.is_success:
         return None
     metrics = ServiceMetrics()
@@ -67,9 +67,9 @@ def read_service_metrics(login: Login) -> ServiceMetrics | None:
 
 
 def check_remote_service(login: Login) -> Iterator[Finding]:
-    """Yield the findings of all remote checks; only one if the service cannot be reached."""
+    """Yield the findings of all remote checks. If the service cannot be reached, yield only that finding."""
     try:
-        # First: without a response all other checks would fail for the same reason.
+        # Request this first: if the service does not respond, all other checks would fail for the same reason.
         response = _get(login, "/readyz")
     except Failure as error:
         remedy = "Start it, or correct its address, DNS name or certificate."
@@ -86,7 +86,7 @@ def _check_transport(login: Login) -> Iterator[Finding]:
     address = urlsplit(login.base_url)
     host = address.hostname or ""
     is_local = host == "localhost"
-    # A host that is a name and no address is local only if it is `localhost`.
+    # ip_address() raises ValueError for a host name: of all names, only `localhost` is local.
     with suppress(ValueError):
         is_local = ip_address(host).is_loopback
     if address.scheme == "http" and not is_local:
@@ -98,7 +98,7 @@ def _check_transport(login: Login) -> Iterator[Finding]:
 
 def _check_clock(response: httpx.Response) -> Iterator[Finding]:
     with suppress(KeyError, ValueError):
-        # The header has whole seconds, so a difference below one second proves nothing.
+        # Subtract one second: the header has whole seconds, so a smaller difference proves nothing.
         offset = abs(parsedate_to_datetime(response.headers["Date"]).timestamp() - time.time()) - 1
         if offset > MAX_CLOCK_OFFSET_SECONDS:
             detail = f"differs from the service's clock by {offset:.0f} s"

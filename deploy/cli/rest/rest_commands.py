@@ -1,4 +1,4 @@
-"""Run administrative commands over REST, with the same command lines as over the database.
+"""Run administrative commands over REST. The command lines are the same as over the database.
 
 The target is, in this order: DATABASE_URL (over the database), SERVICE_BASE_URL, QM_HOME (over the database), the saved
 login, and the installation that `make up` runs here (`deploy/cli/client/saved_logins.py`). The table of
@@ -26,7 +26,7 @@ _BODIES = frozenset({"POST", "PUT", "PATCH"})
 
 
 def enable_rest(command: click.Command, path: str) -> click.Command:
-    """Make a command and its subcommands run over REST if a remote service is configured."""
+    """Return the command, changed so that it and its subcommands use REST if a remote service is configured."""
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
             enable_rest(inner, f"{path} {name}")
@@ -36,7 +36,7 @@ def enable_rest(command: click.Command, path: str) -> click.Command:
 
 
 def is_remote() -> bool:
-    """Return whether administrative commands go over REST."""
+    """Return whether administrative commands use REST and not the database."""
     return not is_database_configured() and find_remote_login() is not None
 
 
@@ -45,7 +45,7 @@ def _database_or_rest(path: str, run_on_database: Callable[..., Any]) -> Callabl
     def run(*arguments: Any, **given: Any) -> Any:
         if not is_remote():
             return run_on_database(*arguments, **given)
-        # Refuse, and do not use the database of this host instead: the caller signed in to another installation.
+        # Refuse the command and do not use this host's database: the caller signed in to another installation.
         if path not in OPERATIONS:
             raise Failure(
                 f"`quartermaster {path}` does not work over REST: run it on the installation's host with DATABASE_URL"
@@ -61,10 +61,10 @@ def _send(operation: Operation, given: Parameters) -> None:
     target, query, body = write_request(operation, given)
     with service() as client:
         response = client.raw.request(operation.method, target, query=query, json=body)
-    # A 204 has no body, and the command prints nothing over the database either.
+    # Print nothing after a 204, which has no body. Over the database the command prints nothing either.
     if response is not None:
         print_json(operation.show(response))
-        # `endpoints check` fails over the database too if the endpoint cannot be used.
+        # Fail `endpoints check` if the endpoint cannot be used, as this command does over the database.
         if response.get("isUsable") is False:
             raise click.exceptions.Exit(ExitCode.FAILED)
 
@@ -74,32 +74,32 @@ def write_request(
 ) -> tuple[str, dict[str, str], dict[str, Any] | None]:
     """Return the path, the query and the JSON body for a command's parameters.
 
-    Raises UsageError if a parameter that the path needs is missing. The body is None if the route takes none.
+    The body is None if the route accepts no body. Raises UsageError if a parameter that the path needs is missing.
     """
     prepared = operation.prepare(
         {name: in_utc(value) if isinstance(value, datetime) else value for name, value in given.items()}
     )
-    # The variables of the path are no members of the query or the body.
+    # Find the variables of the path, because they must not be repeated in the query or the body.
     names = {name for _, name, _, _ in string.Formatter().parse(operation.path) if name}
     if missing := [name for name in names if prepared.get(name) is None]:
         option = missing[0].removesuffix("_id").replace("_", "-")
         raise click.UsageError(f"Over REST this command needs --{option}.")
-    # safe="": a slash in an account of a network must not add a segment to the path.
+    # Quote every character (safe=""): a slash in the account of a network must not add a path segment.
     path = operation.path.format(**{name: quote(str(prepared[name]), safe="") for name in names})
     rest = {name: value for name, value in prepared.items() if name not in names and value is not None}
     is_body = operation.method in _BODIES
     in_query = {name: value for name, value in rest.items() if not is_body or name in operation.query}
     query = {name: str(value) for name, value in _to_wire_names(operation, in_query).items()}
-    # An action such as `suspend` has no parameters beyond its path, and its route takes no body.
+    # Send no body if all parameters are in the path or query: routes of actions such as `suspend` accept no body.
     if not is_body or prepared.keys() <= names | operation.query:
         return path, query, None
-    # click passes an empty tuple for an omitted repeatable option: the route's default applies.
+    # Omit empty tuples, which click passes for omitted repeatable options, so that the route's default applies.
     sent = {name: value for name, value in rest.items() if name not in in_query and value != ()}
     return path, query, _to_wire_names(operation, sent)
 
 
 def _to_wire_names(operation: Operation, members: Mapping[str, Any]) -> dict[str, Any]:
-    """Return members with the names of the route; JSON objects of the caller keep their member names."""
+    """Return members with the names that the route uses. JSON objects of the caller keep their member names."""
     given = {name: value for name, value in members.items() if isinstance(value, dict)}
     return {
         name if operation.is_snake_case else to_camel(name): given.get(

@@ -1,4 +1,4 @@
-"""The REST operation of each administrative command that works remotely.
+"""The REST operation of each administrative command that can run over REST.
 
 A line is `command: METHOD path`. Variables of the path, and the names after `?`, are parameters of the command. The
 other parameters go to the query of a GET, or to the JSON body of a POST, PUT or PATCH, under their wire names. Commands
@@ -17,8 +17,8 @@ _DEPLOYMENT = "/admin/deployments/{deployment_id}"
 _DISTRIBUTION = "/admin/distributions/{distribution_id}"
 _SCHEDULE = f"{_DEPLOYMENT}/schedules/{{resource_id}}"
 
-# Text and no constructor calls: more than a hundred routes stay readable as a table. A test compares them with the
-# OpenAPI document.
+# The table is text and not constructor calls, so that more than a hundred routes stay readable. A test compares the
+# routes with the OpenAPI document.
 _LINES = f"""
 organizations create: POST /admin/organizations
 organizations list: GET /admin/organizations
@@ -153,7 +153,7 @@ usage-records list: GET /v1/usage/records
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """A route. `query` names the parameters that go to the query although the method has a body."""
+    """A route. `query` names the parameters that are sent in the query although the method has a body."""
 
     method: str
     path: str
@@ -163,7 +163,7 @@ class Operation:
 
     @property
     def is_snake_case(self) -> bool:
-        """Return whether the route uses snake_case names, as OpenAI's API does."""
+        """Return whether the route uses snake_case names, which is the style of OpenAI's API."""
         return self.path.startswith("/v1/")
 
 

@@ -1,4 +1,4 @@
-"""Convert parameters and responses of administrative commands if their REST routes use other names or formats."""
+"""Convert parameters and responses of administrative commands whose REST routes use other names or formats."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -65,7 +65,8 @@ def _create_user(given: Parameters) -> Parameters:
 
 
 def _usage_query(given: Parameters) -> Parameters:
-    # The route has no parameter for the organization: another one would silently get the usage of the active one.
+    # Require the active organization: the route has no parameter for the organization, and would silently return
+    # the active organization's usage for any other organization.
     require_active(given["organization_id"])
     span = {"from": given["starts_at"], "to": given["ends_at"]}
     only = {name: str(value) for name, value in given["only"]}
@@ -85,7 +86,7 @@ def _usage_records_query(given: Parameters) -> Parameters:
 
 
 def _to_command_format(response: Parameters, name: str) -> Parameters:
-    """Return a report of `/v1` with the names that the command prints when it reads the database."""
+    """Return a report of a `/v1` route with the member names that the command prints over the database."""
     left_out = ("object", "data", "window", "interval", "group_by")
     report: Parameters = document_of(
         {**_without(response, *left_out), name: [_without(at, "key", "object") for at in response["data"]]}
@@ -94,7 +95,7 @@ def _to_command_format(response: Parameters, name: str) -> Parameters:
 
 
 def _format_amounts(given: Parameters) -> Parameters:
-    # The parameters are µcr, the routes take decimal credits as text.
+    # Convert the parameters, which are in µcr: the routes accept decimal credits as text.
     return {name: format_credits(value) if isinstance(value, int) else value for name, value in given.items()}
 
 
