@@ -1,1 +1,1 @@
-"""Identity: callers, permissions, tokens, credentials and the resources of organizations; see README.md."""
+"""Identity: callers, permissions, tokens, credentials and the resources of organizations. See README.md."""

@@ -1,6 +1,6 @@
-"""Set up an empty installation: an operator, an organization, and one of each resource that a first call needs.
+"""Set up an empty installation: create an operator, an organization, and each resource that a first call needs.
 
-Runs at every start. It does nothing once an organization exists.
+The bootstrap runs at every start and does nothing if an organization exists.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,10 @@ FIRST_NETWORKS = ("webhook",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """The ids and secrets of a new installation, shown to its operator once. The database stores no secret in clear."""
+    """The ids and secrets of a new installation, which its operator can see only once.
+
+    The database stores no secret in clear text.
+    """
 
     base_url: str
     organization_id: UUID
@@ -72,11 +75,11 @@ def bootstrap(
     save_credentials: Callable[[Credentials], None] | None = None,
     on_created: Callable[[Session, UUID], None] | None = None,
 ) -> Credentials | None:
-    """Set up an empty installation and return its credentials, or None if it is set up already.
+    """Set up an empty installation and return its credentials, or None if an organization already exists.
 
-    `save_credentials` must make the credentials durable; it is called before the commit, and an exception from it
-    rolls the setup back. `on_created` is called in the same transaction with the organization's id, so that other
-    domains can add their rows.
+    `save_credentials` must store the credentials durably. It is called before the commit, and an exception that it
+    raises rolls the setup back. `on_created` is called in the same transaction with the organization's id, so that
+    other domains can add their rows.
     """
     ensure_keys(database, settings)
     with database.transaction() as session:
@@ -87,7 +90,7 @@ def bootstrap(
         credentials = _set_up(session, settings)
         if on_created is not None:
             on_created(session, credentials.organization_id)
-        # Last, so that an error above leaves no file with credentials that do not exist.
+        # Save the credentials last, so that an error above leaves no file with credentials that do not exist.
         if save_credentials is not None:
             save_credentials(credentials)
     return credentials

@@ -1,6 +1,7 @@
 """Update rows only if a value differs, so that a repeated request changes nothing and writes no audit event.
 
-Each function returns whether the row changed; the caller records an audit event only then. Times are the database's.
+Each function returns whether the row changed; the caller records an audit event only if it did. Times come from the
+database's clock.
 """
 
 from collections.abc import Mapping
@@ -14,13 +15,13 @@ from shared.db.database import Session
 
 def mark_disabled(session: Session, table: Table, switch: Column[object], row_id: UUID) -> bool:
     """Set `disabled_at`, `revoked_at` or `suspended_at` to now if it is null. Return whether the row changed."""
-    # The first moment is kept: a second disable must not make the row look disabled later than it was.
+    # Keep the first time: a second call must not make the row look disabled later than it was.
     statement = update(table).where(table.c.id == row_id, switch.is_(None)).values({switch: func.now()})
     return session.execute(statement).rowcount > 0
 
 
 def mark_enabled(session: Session, table: Table, switch: Column[object], row_id: UUID) -> bool:
-    """Clear `disabled_at`, `revoked_at` or `suspended_at`. Return whether the row changed."""
+    """Clear the column `disabled_at`, `revoked_at` or `suspended_at`. Return whether the row changed."""
     statement = update(table).where(table.c.id == row_id, switch.is_not(None)).values({switch: None})
     return session.execute(statement).rowcount > 0
 
@@ -28,7 +29,7 @@ def mark_enabled(session: Session, table: Table, switch: Column[object], row_id:
 def set_values(
     session: Session, table: Table, row_id: UUID, values: Mapping[str, Any], **with_them: Any
 ) -> bool:
-    """Update a row if any value differs. Return whether it changed; False also if there is no such row.
+    """Update a row if any value differs. Return whether the row changed; False also if the row does not exist.
 
     `with_them` holds values that are written only together with a change, such as `updated_at`.
     """

@@ -21,7 +21,7 @@ console_sessions = sa.Table(
     metadata,
     id_column(),
     required("user_id", sa.ForeignKey("users.id"), index=True),
-    # The organization that the session acts in; null means the one that the user's unbound keys act in.
+    # The organization in which the session acts. If it is null, the session acts where the user's unbound keys act.
     sa.Column("organization_id", sa.ForeignKey("organizations.id")),
     required("hash", sa.LargeBinary),
     instant("stepped_up_at", nullable=False, server_default=sa.func.now()),

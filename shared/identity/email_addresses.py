@@ -7,6 +7,7 @@ from shared.identity.tables import users
 
 
 def email_matches(address: str) -> ColumnElement[bool]:
-    """Return the SQL condition for the user of an address; a unique index allows at most one."""
-    # Collation "C" lowers ASCII letters only, as `fold_ascii` does, and matches the index `uq_users_email`.
+    """Return the SQL condition that a user has this address. A unique index allows at most one such user."""
+    # Use the collation "C": it lowers ASCII letters only, as `fold_ascii` does, and matches the index
+    # `uq_users_email`.
     return func.lower(users.c.email.collate("C")) == fold_ascii(address)

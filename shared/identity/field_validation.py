@@ -1,4 +1,4 @@
-"""Validate the names, e-mail addresses and deadlines that administration accepts. All raise ValidationFailed."""
+"""Validate names, e-mail addresses and deadlines in administrative requests. All functions raise ValidationFailed."""
 
 import re
 import unicodedata
@@ -13,14 +13,15 @@ from shared.errors import invalid_field
 
 MAX_NAME_CHARACTERS = 200
 MAX_NETWORKS = 20
-# Only rules out what cannot be an address: stricter patterns refuse valid ones, and only mail could verify it.
+# The pattern excludes only impossible addresses: a stricter one would refuse valid addresses, and only a mail could
+# verify an address.
 _EMAIL = re.compile(r"[^\s@\x00-\x1f\x7f]{1,64}@[^\s@\x00-\x1f\x7f]{1,253}")
 _NETWORK = re.compile(r"[a-z][a-z0-9._-]{0,62}", re.ASCII)
 
 
 def require_name(value: str, *, field: str = "name") -> str:
     """Return a name in NFC without surrounding space. It must have 1 to 200 printable characters."""
-    # NFC, so that names that look equal are stored as equal text.
+    # Normalize to NFC, so that names that look equal are stored as equal text.
     name = unicodedata.normalize("NFC", value).strip()
     if not 1 <= len(name) <= MAX_NAME_CHARACTERS or not name.isprintable():
         raise invalid_field(field, f"must have 1 to {MAX_NAME_CHARACTERS} printable characters")
@@ -47,7 +48,7 @@ def require_future(session: Session, expires_at: datetime | None) -> None:
     """Check, by the database's clock, that a deadline is in the future; None means no deadline."""
     if expires_at is None:
         return
-    # A query, because a host's clock may differ from the clock that later decides expiry.
+    # Query the database's clock, which later decides expiry; a host's clock may differ from it.
     deadline = literal(expires_at, instant("deadline").type)
     if not session.execute(select(deadline > func.now())).scalar():
         raise invalid_field("expiresAt", "must be in the future")

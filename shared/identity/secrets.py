@@ -64,7 +64,7 @@ def issue(prefix: Prefix) -> Secret:
 
 
 def derive(prefix: Prefix, key: bytes, purpose: str) -> Secret:
-    """Return the secret of a purpose, derived from a key: equal arguments give equal secrets."""
+    """Return a secret that is derived from a key for one purpose. Equal arguments return equal secrets."""
     body = _base62(int.from_bytes(hmac.digest(key, purpose.encode(), "sha256")), _BODY_CHARACTERS)
     return _secret(prefix + body + _checksum(prefix + body))
 
@@ -75,17 +75,17 @@ def issue_webhook_secret() -> Secret:
 
 
 def is_well_formed(value: str, prefix: Prefix) -> bool:
-    """Return whether a value has the format and checksum of a kind of secret, without a query."""
-    # Mistyped and made-up values are refused here, before they cost a query.
+    """Return whether a value has the format and checksum of a kind of secret; makes no query."""
+    # Check the format before any query, so that mistyped and made-up values cost none.
     if len(value) != _LENGTH or not value.startswith(prefix) or _FORM.fullmatch(value) is None:
         return False
     return _checksum(value[:-_CHECKSUM_CHARACTERS]) == value[-_CHECKSUM_CHARACTERS:]
 
 
 def hash_secret(value: str) -> bytes:
-    """Return the SHA-256 under which a secret is stored and found."""
-    # A fast hash is safe for 256 random bits; a slow one would let anonymous clients exhaust the processor.
-    # `surrogatepass`, because a header may contain bytes that are not UTF-8.
+    """Return the SHA-256 of a secret. The database stores secrets and finds them by this hash."""
+    # A fast hash is safe for 256 random bits; a slow one would let anonymous clients exhaust the processor. Encode
+    # with `surrogatepass`, because a header may contain bytes that are not UTF-8.
     return hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -1,8 +1,8 @@
 """The tables of identity; migration 0001 creates them.
 
-Rows are disabled or revoked and not deleted, so that the ids in the audit log can be resolved. Only memberships, role
-bindings, retired signing keys and expired revocations are deleted. Secrets are stored as SHA-256, or encrypted if they
-must be read back. A trigger refuses updates and deletes of `audit_events`.
+Rows are disabled or revoked instead of deleted, so that the ids in the audit log can be resolved. Only memberships,
+role bindings, retired signing keys and expired revocations are deleted. A secret is stored as its SHA-256, or
+encrypted if the service must read it back. A trigger refuses updates and deletes of `audit_events`.
 """
 
 import sqlalchemy as sa
@@ -28,7 +28,7 @@ users = sa.Table(
     sa.Column("active_organization_id", sa.ForeignKey("organizations.id")),
     instant("disabled_at"),
     created_at(),
-    # "C" lowers ASCII letters only: see `email_addresses.py`.
+    # Collation "C" lowers ASCII letters only: see `email_addresses.py`.
     sa.Index("uq_users_email", sa.text('lower(email COLLATE "C")'), unique=True),
 )
 
@@ -235,7 +235,7 @@ signing_keys = sa.Table(
     instant("retired_at"),
     one_of("purpose", "access", "attribution"),
     one_of("state", "next", "current", "previous"),
-    # One next and one current key of each purpose, even if two processes rotate at once.
+    # These indexes allow one next and one current key of each purpose, even if two processes rotate concurrently.
     sa.Index("uq_signing_keys_next", "purpose", unique=True, postgresql_where=sa.text("state = 'next'")),
     sa.Index(
         "uq_signing_keys_current", "purpose", unique=True, postgresql_where=sa.text("state = 'current'")

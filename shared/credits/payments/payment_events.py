@@ -36,7 +36,7 @@ class Refund:
 
 
 def read_event(source: PaymentSource, event: Any) -> Payment | Refund | None:
-    """Return the payment or refund in an event, or None if it is not about credits. Raises PaymentNotUnderstood."""
+    """Return an event's payment or refund, or None if the event is not about credits. Raises PaymentNotUnderstood."""
     return _read_stripe(source, event) if source.kind == "stripe" else _read_plain(source, event)
 
 

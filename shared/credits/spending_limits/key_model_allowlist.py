@@ -1,4 +1,4 @@
-"""The models that a key may call in an organization; the hold decides, as for budgets (`credits_refusal.sql`)."""
+"""The models that a key may call in an organization. The hold refuses other models (`credits_refusal.sql`)."""
 
 from typing import Any
 from uuid import UUID

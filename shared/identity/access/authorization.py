@@ -1,8 +1,8 @@
 """Authorize administrative functions.
 
-Each administrative function calls one `authorize_` function of this module first. An operator is the command line, or
-a user with the operator mark and a key that is bound to no organization. Operators administer every organization and
-alone hold `OPERATOR_PERMISSIONS`; they cannot read the files of an organization.
+Each administrative function calls one `authorize_` function of this module first. An operator is the command line,
+or a user with the operator mark who uses a key that is bound to no organization. Operators administer every
+organization, and only operators hold `OPERATOR_PERMISSIONS`. They cannot read the files of an organization.
 """
 
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ OPERATOR = Actor(
 
 
 def administrator(caller: Caller, request_id: str | None, client_address: str | None = None) -> Actor:
-    """Return the actor of a request by a user. Raises PermissionDenied for a deployment."""
+    """Return the actor of a request that a user sent. Raises PermissionDenied if a deployment sent it."""
     if caller.executor.kind is not ExecutorKind.USER:
         raise PermissionDenied("A deployment cannot administer. Use a user's API key.")
     return Actor(caller=caller, request_id=request_id, client_address=client_address)
@@ -66,11 +66,12 @@ def holds_administrative_permission(actor: Actor, permission: Permission, organi
 def authorize_administration(actor: Actor, permission: Permission, organization_id: UUID) -> None:
     """Check that the actor holds an administrative permission in an organization.
 
-    Raises PermissionDenied if the actor has other rights there, and ResourceNotFound if it has none.
+    Raises PermissionDenied if the actor has only other rights in the organization, and ResourceNotFound if the
+    actor has no rights there.
     """
     if holds_administrative_permission(actor, permission, organization_id):
         return
-    # Without any right the organization's existence stays hidden, so the answer is not_found and not denied.
+    # Without any right the actor must not learn that the organization exists, so raise not_found and not denied.
     if not actor.caller.permissions_on(organization_id=organization_id):
         raise ResourceNotFound
     raise actor.caller.lacks(permission)
@@ -81,7 +82,7 @@ def authorize_for_deployment(
 ) -> UUID:
     """Return the organization of a deployment if the actor holds a permission in it.
 
-    Raises PermissionDenied, and ResourceNotFound as `authorize_administration` does or if there is no such deployment.
+    Raises ResourceNotFound if the deployment does not exist, and the errors of `authorize_administration`.
     """
     statement = select(deployments.c.organization_id).where(deployments.c.id == deployment_id)
     organization_id: UUID | None = session.execute(statement).scalar()
@@ -100,7 +101,7 @@ def authorize_operation(actor: Actor) -> None:
 
 
 def authorize_own_or_operator(actor: Actor, user_id: UUID) -> None:
-    """Raise ResourceNotFound unless the actor is this user or an operator: users do not see each other's accounts."""
+    """Raise ResourceNotFound unless the actor is this user or an operator: a user cannot see other users' accounts."""
     if actor.user_id != user_id and not actor.caller.is_operator:
         raise ResourceNotFound
 

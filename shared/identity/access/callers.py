@@ -1,9 +1,9 @@
-"""The caller of a request: its four principals, resolved from rows that were just read.
+"""The caller of a request, with its four principals, which are resolved from rows that were just read.
 
 - executor: the identity or user that provides the permissions (the deployment's current Daemon Identity, or the user);
 - owner: the identity that owns the files of the call (the attributed principal, else the daemon; None for a user);
 - payer: the organization that is charged;
-- reported caller: the sender that a messaging network reports. It is displayed and decides nothing.
+- reported caller: the sender that a messaging network reports. It is displayed and never affects a decision.
 
 `shared/identity/authentication/authenticator.py` creates callers; the domains only read them.
 """
@@ -55,7 +55,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """The Daemon Identity, user or operator that executes a call."""
+    """The Daemon Identity, user or operator whose permissions apply to a call."""
 
     kind: ExecutorKind
     id: UUID
@@ -63,7 +63,7 @@ class Executor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The credential of a call, kept so that its rows can be read again while the call runs.
+    """The credential of a call, from which the rows that authorize the call can be read again while it runs.
 
     `digest` is the SHA-256 of the credential. `access` holds the claims of an access token, `attribution` those of a
     `Service-Usage-Attribution` header.
@@ -79,11 +79,12 @@ class Proof:
 class Caller:
     """One authenticated call.
 
-    `organization_id` is the deployment's organization, or the one a user acts in; None if the user selected none.
-    `permissions_by_scope` is keyed by organization id or owner id, and narrowed to the token's scope; read it through
-    `permissions_on`. `credential_id` identifies the credential for rate limits. `bound_organization_id` is set for a
-    key that is bound to one organization. `is_suspended` marks an operator of a suspended organization: they
-    administer without acting in it. `proof` is None for calls that the service makes itself.
+    `organization_id` is the deployment's organization, or the organization in which a user acts; it is None if the
+    user selected no organization. `permissions_by_scope` is keyed by organization id or owner id, and narrowed to
+    the token's scope. Read it through `permissions_on`. `credential_id` identifies the credential for rate limits.
+    `bound_organization_id` is set for a key that is bound to one organization. `is_suspended` marks an operator
+    whose organization is suspended: the operator can administer but cannot act in that organization. `proof` is
+    None for calls that the service makes itself.
     """
 
     executor: Executor
@@ -111,16 +112,18 @@ class Caller:
         return None if self.executor.kind is not ExecutorKind.USER or is_of_session else self.credential_id
 
     def permissions_on(self, *, organization_id: UUID, owner_id: UUID | None = None) -> frozenset[Permission]:
-        """Return the executor's permissions in an organization, with those over one of its owners if one is given."""
+        """Return the executor's permissions in an organization, plus those over one owner identity if given."""
         over_organization = self.permissions_by_scope.get(organization_id, _NOTHING)
         over_owner = self.permissions_by_scope.get(owner_id, _NOTHING) if owner_id is not None else _NOTHING
-        # Most callers hold nothing over a single owner; skip the union, which copies, for them.
+        # Most callers hold no permission over a single owner, so skip the union, which copies the set, for these
+        # callers.
         return over_organization | over_owner if over_owner else over_organization
 
     def describe_lack(self, permission: Permission, *, where: str = "in the organization") -> str:
         """Return the sentence that names the executor and the missing permission.
 
-        It names the kind of executor, because an agent's Daemon Identity may lack a permission that its user holds.
+        The sentence names the kind of executor, because an agent's Daemon Identity may lack a permission that the
+        agent's user holds.
         """
         return f"{_NAMES[self.executor.kind]} lacks {permission} {where}."
 

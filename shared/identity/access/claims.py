@@ -1,4 +1,4 @@
-"""The claims of verified tokens, as plain data."""
+"""Plain data classes for the claims of verified tokens."""
 
 from dataclasses import dataclass
 from uuid import UUID

@@ -18,9 +18,9 @@ _Bindings = Sequence[Sequence[str]] | None
 
 
 def bindings_of(condition: ColumnElement[bool]) -> Any:
-    """Return a subquery, labelled `bindings`, of the matching bindings as a JSON array of [role, scope kind, scope id].
+    """Return a subquery of the matching bindings: a JSON array `bindings` of [role, scope kind, scope id].
 
-    One JSON value keeps the enclosing statement at one row and one round trip.
+    With one JSON value the enclosing statement still returns one row, in one round trip.
     """
     columns = role_bindings.c
     binding: Any = func.json_build_array(columns.role, columns.scope_kind, columns.scope_id)
@@ -28,7 +28,7 @@ def bindings_of(condition: ColumnElement[bool]) -> Any:
 
 
 def identity_permissions(bindings: _Bindings) -> dict[UUID, frozenset[Permission]]:
-    """Return the permissions that an identity's bindings give, by scope id."""
+    """Return the permissions that an identity's bindings grant, by scope id."""
     held: dict[UUID, frozenset[Permission]] = {}
     for role, _, scope_id in bindings or ():
         scope = UUID(scope_id)
@@ -39,10 +39,10 @@ def identity_permissions(bindings: _Bindings) -> dict[UUID, frozenset[Permission
 def member_permissions(
     organization_id: UUID | None, role: str | None, bindings: _Bindings
 ) -> dict[UUID, frozenset[Permission]]:
-    """Return the permissions that a user's membership and bindings give, by scope id; none without a membership."""
+    """Return the permissions that a user's membership and bindings grant, by scope id; none without a membership."""
     if organization_id is None or role is None:
         return {}
-    # A user's role in the organization is the membership's alone, so bindings over the organization do not count.
+    # Ignore bindings over the organization: only the membership decides a user's role in the organization.
     held = identity_permissions([binding for binding in bindings or () if binding[1] == ScopeKind.IDENTITY])
     held[organization_id] = ROLE_PERMISSIONS[Role(role)]
     return held

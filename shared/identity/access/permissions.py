@@ -1,4 +1,4 @@
-"""The permissions, with their names on the wire (docs/specification/identity.md#permissions), and groups of them."""
+"""The permissions with their names in the API (docs/specification/identity.md#permissions), and sets of permissions."""
 
 from enum import StrEnum
 
@@ -27,7 +27,7 @@ class Permission(StrEnum):
     CREDIT_MANAGE = "credit.manage"
     AUDIT_READ = "audit.read"
 
-    # In no role: see OPERATOR_PERMISSIONS.
+    # No role contains this permission: see OPERATOR_PERMISSIONS.
     CREDIT_GRANT = "credit.grant"
     INSTALLATION_OPERATE = "installation.operate"
 

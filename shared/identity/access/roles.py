@@ -37,5 +37,5 @@ ROLE_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
 
 
 def can_grant(held: frozenset[Permission], role: Role) -> bool:
-    """Return whether the holder of these permissions may grant a role: every permission of the role must be held."""
+    """Return whether the holder of these permissions may grant a role: `held` must include all its permissions."""
     return ROLE_PERMISSIONS[role] <= held

@@ -1,1 +1,1 @@
-"""Authentication: from a credential to a caller, now and again while a call is worked on."""
+"""Authentication: resolve a credential to a caller, and check the caller again while its request runs."""

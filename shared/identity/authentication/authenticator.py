@@ -1,7 +1,8 @@
 """Authenticate bearer credentials and attributions, and resolve the caller of a request.
 
 Signatures are verified once per token and process. Rows are read again after `live_row_cache_seconds`, so that a
-revocation takes effect within that time. Both results are cached by SHA-256. Claims only name rows; rows decide.
+revocation takes effect within that time. Both results are cached by the SHA-256 of the credential. Claims only name
+rows; the rows decide about access.
 """
 
 from shared.config.settings import Settings
@@ -52,7 +53,7 @@ class Authenticator:
     """Authenticates credentials and resolves callers; one per process, safe to share between threads."""
 
     def __init__(self, database: Database, settings: Settings, keys: SigningKeys | None = None) -> None:
-        """Use `keys` of this process's token issuer, if it has one, so that the keys are cached once."""
+        """Create an authenticator. A process that also issues tokens passes its `keys`, so that it caches them once."""
         self._database = database
         self._settings = settings
         self._keys = keys or SigningKeys(database, settings)
@@ -65,8 +66,8 @@ class Authenticator:
     def authenticate(self, authorization: str | None) -> Credential:
         """Return the credential of an `Authorization` header.
 
-        Raises AuthenticationRequired without a bearer credential, InvalidToken or ExpiredToken for one that is not
-        valid, and ServiceUnavailable.
+        Raises AuthenticationRequired without a bearer credential, InvalidToken or ExpiredToken if the credential is
+        not valid, and ServiceUnavailable.
         """
         token = _bearer(authorization)
         digest = hash_secret(token)
@@ -75,7 +76,8 @@ class Authenticator:
     def authenticate_session(self, token: str) -> Credential:
         """Return the credential of a console session. Raises InvalidToken.
 
-        It is never cached, so that a sign-out and a change of the session's organization take effect at once.
+        This credential is never cached, so that a sign-out and a change of the session's organization take effect
+        immediately.
         """
         if not is_well_formed(token, Prefix.CONSOLE_SESSION):
             raise InvalidToken
@@ -91,12 +93,12 @@ class Authenticator:
     def find_cached(self, authorization: str | None) -> Credential | None:
         """Return the credential from the cache, or None if a query is needed.
 
-        Raises AuthenticationRequired without a bearer credential, InvalidToken for one that is too long.
+        Raises AuthenticationRequired without a bearer credential, and InvalidToken if the credential is too long.
         """
         return self._credentials.find(hash_secret(_bearer(authorization)))
 
     def resolve(self, credential: Credential, attribution: str | None) -> Caller:
-        """Return the caller, with the value of `Service-Usage-Attribution` if that header was sent.
+        """Return the caller of a request. `attribution` is the value of `Service-Usage-Attribution`, if it was sent.
 
         Raises AttributionInvalid, AttributionMismatch, AttributionEmpty, AttributionRepeated, OrganizationSuspended,
         and PermissionDenied for a distribution's token.
@@ -111,7 +113,7 @@ class Authenticator:
         except InvalidToken:
             REFUSED_CREDENTIALS.labels(InvalidToken.code).inc()
             raise
-        # Never cached beyond the token's own expiry.
+        # Do not cache the rows beyond the token's own expiry.
         ttl = min(self._settings.live_row_cache_seconds, life_seconds)
         self._credentials.put(digest, credential, ttl_seconds=ttl)
         return credential
@@ -150,7 +152,8 @@ class Authenticator:
 
     def _verified_access_claims(self, token: str, digest: bytes) -> AccessClaims:
         claims = self._access_claims.find(digest)
-        # A cached verification counts only while its key is live: a revoked key ends the tokens it signed.
+        # Use a cached verification only while its key is live: revoking a key invalidates the tokens that it
+        # signed.
         if claims is not None and self._keys.find_verification_key(KeyPurpose.ACCESS, claims.kid) is not None:
             return claims
         try:
@@ -165,7 +168,8 @@ class Authenticator:
     def _resolve_attributed(self, credential: Credential, attribution: str) -> Caller:
         digest = hash_secret(attribution)
         known = self._callers.find(digest)
-        # By identity: a credential that was read again may have other permissions, so its callers are resolved anew.
+        # Compare by identity: a credential that was read again may have other permissions, so resolve its callers
+        # again.
         if known is not None and known[0] is credential:
             return known[1]
         try:
@@ -181,7 +185,8 @@ class Authenticator:
     def _verified_attribution_claims(self, attribution: str, digest: bytes) -> AttributionClaims:
         if not attribution.strip():
             raise AttributionEmpty
-        # WSGI servers join repeated headers with commas, and a token contains none.
+        # WSGI servers join repeated headers with commas. A token contains no comma, so a comma means a repeated
+        # header.
         if "," in attribution:
             raise AttributionRepeated
         claims = self._attribution_claims.find(digest)
@@ -197,7 +202,8 @@ class Authenticator:
 
     def _attributed_caller(self, credential: Credential, claims: AttributionClaims) -> Caller:
         direct = direct_caller(credential)
-        # Checked before the query. A user has no deployment, so an attribution with an API key never matches.
+        # Check before the query. A user has no deployment, so an attribution that is sent with an API key is
+        # refused here.
         if claims.deployment_id != direct.deployment_id:
             raise AttributionMismatch
         with self._database.transaction() as session:

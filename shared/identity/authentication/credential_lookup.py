@@ -1,9 +1,9 @@
 """Read the current state of a credential, with one statement per kind of credential.
 
-Each function returns None if the credential is not valid: it, or a row that it depends on (deployment, version, secret,
-daemon, user, membership, distribution), was disabled, revoked or deleted. `find_live_` also refuses expired credentials
-and admits new requests; `find_unrevoked_` ignores expiry and checks running requests. A suspended organization is
-reported by `is_suspended`.
+Each function returns None if the credential is not valid: it, or a row that it depends on (deployment, version,
+secret, daemon, user, membership, distribution), was disabled, revoked or deleted. Functions `find_live_…` are for
+new requests and also refuse expired credentials. Functions `find_unrevoked_…` are for running requests and ignore
+expiry. `is_suspended` reports a suspended organization.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class LiveRuntime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveApiKey:
-    """A user's key; `organization_id` is the one the user acts in, None if none is selected."""
+    """A user's key. `organization_id` is the organization in which the user acts, or None if none is selected."""
 
     id: UUID
     user_id: UUID
@@ -58,7 +58,7 @@ class LiveApiKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSession(LiveApiKey):
-    """A user's console session: it acts like an unbound key, in an organization that the session selects."""
+    """A user's console session, which acts like an unbound key in the organization that the session selects."""
 
     has_stepped_up: bool
 
@@ -73,12 +73,12 @@ class LiveAttribution:
 
 
 def find_live_runtime(session: Session, claims: AccessClaims) -> LiveRuntime | None:
-    """Return the deployment of an access token, or None if any row that it names is no longer valid or has expired."""
+    """Return the deployment of an access token, or None if any row that the token names is invalid or has expired."""
     return _find_runtime(session, LIVE_RUNTIME, claims)
 
 
 def find_unrevoked_runtime(session: Session, claims: AccessClaims) -> LiveRuntime | None:
-    """Return the deployment of a running request's access token, or None if any row that it names is revoked."""
+    """Return the deployment of a running request's access token, or None if any row that the token names is revoked."""
     return _find_runtime(session, UNREVOKED_RUNTIME, claims)
 
 
@@ -93,7 +93,7 @@ def find_live_api_key(
 
 
 def find_unrevoked_api_key(session: Session, key_hash: bytes, *, acting_in: UUID | None) -> LiveApiKey | None:
-    """Return the key of a running request; it may have expired, and is otherwise read as by `find_live_api_key`."""
+    """Return the key of a running request, under the conditions of `find_live_api_key` except the key's expiry."""
     return _find_api_key(session, UNREVOKED_API_KEY, key_hash, acting_in)
 
 
@@ -107,7 +107,7 @@ def find_live_session(
 def find_unrevoked_session(
     session: Session, token_hash: bytes, *, acting_in: UUID | None
 ) -> LiveSession | None:
-    """Return the session of a running request; it may be expired or idle, and is otherwise read as for a new one."""
+    """Return the session of a running request, under the conditions of `find_live_session` except expiry and idling."""
     return _find_session(session, UNREVOKED_SESSION, token_hash, acting_in)
 
 
@@ -123,7 +123,7 @@ def find_live_attribution(session: Session, claims: AttributionClaims) -> LiveAt
         "payer": claims.payer_id,
         "distribution": claims.distribution_id,
     }
-    # There is no `find_unrevoked_` form: the statement does not read the claims' expiry.
+    # Running requests use this function too, because the statement does not read the claims' expiry.
     row = session.execute(ATTRIBUTION, parameters).one_or_none()
     if row is None:
         return None
@@ -171,7 +171,8 @@ def _user_values(row: Row[Any]) -> dict[str, Any]:
     return {
         "id": row.id,
         "user_id": row.user_id,
-        # A key that is bound to an organization acts in it alone, so it does not operate the installation.
+        # A key that is bound to an organization acts only in that organization, so it does not make its user an
+        # operator.
         "is_operator": row.is_operator and row.bound_organization_id is None,
         "bound_organization_id": row.bound_organization_id,
         "organization_id": row.organization_id,

@@ -1,7 +1,8 @@
-"""The SQL statements of `credential_lookup.py`: each reads a credential with every row that can invalidate it.
+"""The SQL statements of `credential_lookup.py`: each reads a credential and the rows that can invalidate it.
 
-An `UNREVOKED` statement checks rows that were disabled, revoked or deleted, for running requests. A `LIVE` statement
-also checks expiry, for new requests. `sql/identity_require_authority.sql` states the same rules for commits.
+An `UNREVOKED` statement is for running requests: it returns no row if one of these rows was disabled, revoked or
+deleted. A `LIVE` statement is for new requests and also checks expiry. `sql/identity_require_authority.sql` states
+the same rules for commits.
 """
 
 from datetime import timedelta
@@ -41,14 +42,14 @@ def _is_unexpired(columns: Any) -> ColumnElement[bool]:
 
 
 def used_recently(last_used_at: ColumnElement[Any]) -> Any:
-    """Return a column that tells whether a use was recorded within the last minute."""
-    # `last_use.py` writes at most once a minute; this spares the other requests from queueing a write.
+    """Return a column that is true if a use was recorded within the last minute."""
+    # `last_use.py` writes at most once a minute. With this column a request knows that it need not queue a write.
     return func.coalesce(last_used_at > func.now() - func.make_interval(0, 0, 0, 0, 0, 1), False).label(
         "used_recently"
     )
 
 
-# Built once at import: SQLAlchemy needs longer to assemble such a statement than Postgres to run it.
+# Build the statements once at import: SQLAlchemy takes longer to assemble one than Postgres takes to run it.
 
 _suspended = organizations.c.suspended_at.is_not(None)
 UNREVOKED_RUNTIME = (
@@ -84,7 +85,7 @@ _user_bindings = bindings_of(
 
 
 def _is_membership_in(*organizations_in_turn: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return the join condition for the user's membership in the first of these organizations that is not null."""
+    """Return the join condition for the user's membership in an organization: the first argument that is not null."""
     acting_in = func.coalesce(*organizations_in_turn)
     return and_(memberships.c.user_id == users.c.id, memberships.c.organization_id == acting_in)
 
@@ -105,7 +106,7 @@ UNREVOKED_API_KEY = (
     .outerjoin(
         memberships,
         _is_membership_in(
-            # The binding of a key outranks everything: a bound key never acts elsewhere.
+            # The key's binding comes first: a bound key never acts in another organization.
             api_keys.c.organization_id,
             bindparam("acting_in", type_=Uuid),
             users.c.active_organization_id,
@@ -116,7 +117,7 @@ UNREVOKED_API_KEY = (
         api_keys.c.hash == bindparam("hash"),
         api_keys.c.revoked_at.is_(None),
         users.c.disabled_at.is_(None),
-        # A bound key dies with the membership; an unbound one lives on without an organization.
+        # A bound key becomes invalid when the membership ends. An unbound key stays valid without an organization.
         or_(api_keys.c.organization_id.is_(None), memberships.c.organization_id.is_not(None)),
     )
 )

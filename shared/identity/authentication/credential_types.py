@@ -1,4 +1,4 @@
-"""Valid credentials, and the callers that they and their rows result in."""
+"""Valid credentials, and the callers that are created from the rows of a credential."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -33,8 +33,9 @@ _OF_USERS = (CredentialKind.API_KEY, CredentialKind.SESSION)
 class Credential:
     """A valid credential.
 
-    `id` identifies it in rate limits and logs. `caller` is the caller of a request without an attribution; it is None
-    for a distribution's token. Compared by identity, because the authenticator's cache relies on it.
+    `id` identifies the credential in rate limits and logs. `caller` is the caller of a request without an
+    attribution; it is None for a distribution's token. Credentials are compared by object identity, because the
+    authenticator's cache relies on this.
     """
 
     kind: CredentialKind
@@ -56,10 +57,10 @@ def direct_caller(credential: Credential) -> Caller:
 
 
 def caller_outside(credential: Credential) -> Caller:
-    """Return the caller; a user of a suspended organization gets one without an organization and permissions.
+    """Return the caller. If the user's organization is suspended, the caller has no organization and no permissions.
 
-    Routes that do not act in an organization use it. Raises OrganizationSuspended for a deployment or a bound key, and
-    PermissionDenied for a distribution's token.
+    Routes that do not act in an organization use this method. Raises OrganizationSuspended for a deployment or a
+    bound key, and PermissionDenied for a distribution's token.
     """
     caller = credential.caller
     if not credential.is_suspended or caller is None or credential.kind not in _OF_USERS:
@@ -81,7 +82,7 @@ def runtime_credential(proof: Proof, claims: AccessClaims, runtime: LiveRuntime)
         deployment_id=claims.deployment_id,
         version_id=claims.version_id,
         proof=proof,
-        # The token's scope narrows the daemon's present roles and never widens them.
+        # Intersect with the token's scope, which narrows the daemon's present roles and never widens them.
         permissions_by_scope={
             scope: held & claims.scope for scope, held in runtime.permissions_by_scope.items()
         },
@@ -96,7 +97,8 @@ def runtime_credential(proof: Proof, claims: AccessClaims, runtime: LiveRuntime)
 
 def user_credential(proof: Proof, key: LiveApiKey) -> Credential:
     """Return the credential of a user's key or console session."""
-    # Only an operator can resume a suspended organization, so the operator must stay able to authenticate.
+    # Only an operator can resume a suspended organization, so an operator of that organization can still
+    # authenticate.
     outside = key.is_suspended and key.is_operator
     organization_id = None if outside else key.organization_id
     caller = Caller(

@@ -1,7 +1,8 @@
-"""Read the current state of a distribution, by its token or by its id with the permissions for importing media.
+"""Read the current state of a distribution: by its token, or by its id together with the permissions for imports.
 
-The target deployment's daemon executes an import. The receiving identity owns the file and needs the permission too
-(docs/specification/identity.md#receiving). Imports read this at the push and again before the file is stored.
+The target deployment's daemon executes an import. The receiving identity owns the file and also needs the
+permission (docs/specification/identity.md#receiving). An import reads this state at the push and again before the
+file is stored.
 """
 
 from dataclasses import dataclass, field
@@ -38,7 +39,7 @@ class LiveDistribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveReceiver:
-    """A distribution and its receiving identity, with the permissions of executor and receiver over its files."""
+    """A distribution and its receiver, with the permissions of executor and receiver over the receiver's files."""
 
     distribution_id: UUID
     organization_id: UUID
@@ -57,7 +58,7 @@ class LiveReceiver:
 
 
 def find_live_distribution(session: Session, token_hash: bytes) -> LiveDistribution | None:
-    """Return the enabled distribution of a token, or None. A replaced token is accepted until its overlap ends."""
+    """Return the enabled distribution of a token, or None. A replaced token is valid until its overlap ends."""
     row = session.execute(_DISTRIBUTION, {"hash": token_hash}).one_or_none()
     return LiveDistribution(**row._asdict(), token_hash=token_hash) if row is not None else None
 
@@ -83,7 +84,7 @@ def read_receiver(row: Any) -> LiveReceiver:
 
 
 def is_token(token_hash: Any) -> ColumnElement[bool]:
-    """Return the SQL condition that a token is the distribution's current one, or a replaced one within its overlap."""
+    """Return the SQL condition that a token is the distribution's current one or a replaced one in its overlap."""
     return or_(
         distributions.c.token_hash == token_hash,
         and_(
@@ -112,7 +113,8 @@ def _select(*columns: Any) -> Any:
             distributions.c.deployment_id,
             deployments.c.daemon_identity_id.label("daemon_id"),
             distributions.c.media_retention_days,
-            # Returned as a column and not as a condition, so that the caller can tell the reason of a refusal.
+            # Select a column instead of filtering by a condition, so that the caller knows the reason for a
+            # refusal.
             and_(
                 deployments.c.disabled_at.is_(None),
                 _daemons.c.disabled_at.is_(None),
@@ -132,7 +134,7 @@ _daemons = identities.alias("daemons")
 _DISTRIBUTION = _select(
     deployments.c.active_version_id.label("version_id"), used_recently(distributions.c.last_used_at)
 ).where(distributions.c.disabled_at.is_(None), is_token(bindparam("hash")))
-# Cast, because Postgres cannot infer the type of a parameter that is only compared with null.
+# Cast the parameter, because Postgres cannot infer its type if it is only compared with null.
 _token = cast(bindparam("token"), LargeBinary)
 LIVE_RECEIVER = _select(
     distributions.c.networks,

@@ -1,4 +1,4 @@
-"""Record when credentials were last used, from a background thread and at most once a minute per credential.
+"""Record when each credential was last used, from a background thread and at most once a minute per credential.
 
 The time is informative only. Pending uses are dropped if the database is unavailable or the process ends.
 """
@@ -20,7 +20,7 @@ PENDING_LIMIT = 10_000
 
 
 class LastUse:
-    """Collects uses of credentials and writes them in batches."""
+    """Collects uses of credentials and writes these uses in batches."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -39,7 +39,7 @@ class LastUse:
         self._writer.wake()
 
     def flush(self) -> None:
-        """Write all pending uses; returns after the thread's own write, if one is running, has ended."""
+        """Write all pending uses. If the background thread is writing, wait until it has finished."""
         with self._writing:
             with self._lock:
                 pending, self._pending = self._pending, {}
@@ -47,7 +47,7 @@ class LastUse:
                 self._write(table, [credential for name, credential in pending if name == table.name])
 
     def _write(self, table: Table, credential_ids: list[UUID]) -> None:
-        # Checked again here: other processes may have recorded the same credential meanwhile.
+        # Check the interval again: other processes may have recorded a use of the same credential meanwhile.
         a_minute_ago = func.now() - func.make_interval(0, 0, 0, 0, 0, 1)
         statement = (
             update(table)

@@ -40,7 +40,7 @@ AUTHORITY_LOST = "QM403"
 
 
 def authority(caller: Caller, permission: Permission, *, owner_id: UUID, organization_id: UUID) -> str | None:
-    """Return the parameter of `REQUIRE_AUTHORITY` for a write to an owner's files: the rows that authorize it.
+    """Return the parameter of `REQUIRE_AUTHORITY` for a write to an owner's files: the rows that authorize the write.
 
     Return None for work that the service does on its own, without a credential.
     """
@@ -51,7 +51,8 @@ def authority(caller: Caller, permission: Permission, *, owner_id: UUID, organiz
         "executor": caller.executor.id,
         "organization": caller.organization_id,
         "scopes": [organization_id, owner_id],
-        # The roles that contain the permission, so that SQL does not need the table of roles, which is in code.
+        # Pass the roles that contain the permission: the roles are defined in Python, so SQL does not know their
+        # permissions.
         "roles": _roles_with(permission),
         **_credential_of(proof),
     }
@@ -95,20 +96,22 @@ class CallerRevalidator:
         proof = caller.proof
         if proof is None:
             return caller
-        # Read in the organization that the request acts in; its user may have selected another one since.
+        # Read the credential for the organization in which the request acts: its user may have selected another one
+        # since.
         credential = self._read(proof, caller.organization_id)
         direct = caller_outside(credential) if caller.is_suspended else direct_caller(credential)
         if proof.attribution is not None:
             direct = self.revalidate_attribution(direct, proof.attribution)
-        # An operator that was admitted from outside its suspended organization goes on; one inside it ends.
+        # If the organization was already suspended when an operator's request began, the request continues.
+        # Otherwise it ends.
         if direct.is_suspended and not caller.is_suspended:
             raise OrganizationSuspended
         if caller.organization_id not in (None, direct.organization_id):
-            raise InvalidToken  # the user is no longer a member of the organization that the request acts in
+            raise InvalidToken  # the user is no longer a member of the organization in which the request acts
         return direct
 
     def revalidate_distribution(self, credential: Credential) -> Credential:
-        """Return a distribution's credential with its current row; any other credential is returned unchanged.
+        """Return a distribution's credential with its current row. Return any other credential unchanged.
 
         Raises InvalidToken if the token was replaced or the distribution disabled, and ServiceUnavailable.
         """
@@ -134,10 +137,10 @@ class CallerRevalidator:
         return credential
 
     def revalidate_attribution(self, direct: Caller, claims: AttributionClaims) -> Caller:
-        """Return the caller with the owner and payer that the claims name, read again.
+        """Return the caller with the owner and payer that the claims name, both read again.
 
-        The claims' own expiry is not checked: it does not end work that began in time. Raises AttributionInvalid,
-        OrganizationSuspended, ServiceUnavailable.
+        The claims' own expiry is not checked, because expiry does not end work that began in time. Raises
+        AttributionInvalid, OrganizationSuspended, ServiceUnavailable.
         """
         with self._database.autocommit() as session:
             live = find_live_attribution(session, claims)

@@ -1,7 +1,8 @@
-"""Check the callers and read grants of running requests every two seconds, and mark those that were revoked.
+"""Check the callers and read grants of running requests every two seconds, and end requests that lost authority.
 
-One thread per process checks all streams, waits and downloads, once per credential or read grant. It records the error
-and wakes the code that runs the request, which ends it. While the database is unavailable, requests continue.
+One thread per process checks all streams, waits and downloads, once per credential or read grant. If a request must
+end, the thread records the error and wakes the code that runs the request; that code ends the request. While the
+database is unavailable, requests continue.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ CHECK_SECONDS = 2.0
 class Permit:
     """The authority of a running request: a caller or a read grant. Requests with equal `key` are checked together.
 
-    `current` reads it again and raises the error with which a revoked request ends.
+    `current` reads the authority again. If it was revoked, `current` raises the error with which the request ends.
     """
 
     key: Hashable
@@ -50,7 +51,7 @@ class WatchedCall:
         self._wake = wake
 
     def end(self, revocation: DomainError) -> None:
-        """Record the error with which the request must end, and wake it."""
+        """Record the error with which the request must end, and wake the code that runs the request."""
         self.revocation = revocation
         self._wake()
 
@@ -66,7 +67,7 @@ class WatchedCall:
 
 
 class RevocationWatcher:
-    """The watched requests of this process; the thread starts with the first."""
+    """The watched requests of this process. The thread starts with the first request."""
 
     def __init__(self, revalidator: CallerRevalidator) -> None:
         self._revalidator = revalidator
@@ -77,10 +78,11 @@ class RevocationWatcher:
     ) -> WatchedCall:
         """Watch a request. If it must end, `wake` is called once, from the watcher's thread.
 
-        `authorize` gets the revalidated caller and raises a DomainError if the caller has lost the permission. A
-        ServiceUnavailable from it leaves the request running.
+        `authorize` receives the revalidated caller and raises a DomainError if the caller has lost the permission.
+        If `authorize` raises ServiceUnavailable, the request continues.
         """
-        # Calls of one credential in different organizations have different rows, so they are checked separately.
+        # Include the organization: calls of one credential in different organizations depend on different rows, so
+        # they are checked separately.
         key = (caller.proof, caller.organization_id, caller.is_suspended)
         return self.watch_permit(
             Permit(key=key, current=partial(self._revalidator.revalidate, caller)), authorize, wake
@@ -89,7 +91,7 @@ class RevocationWatcher:
     def watch_permit(
         self, permit: Permit, authorize: Callable[[Any], object], wake: Callable[[], None]
     ) -> WatchedCall:
-        """Watch a request that is authorized by `permit`; `authorize` gets the result of `permit.current`."""
+        """Watch a request that `permit` authorizes. `authorize` receives the result of `permit.current`."""
         call = WatchedCall(self._calls, permit, authorize, wake)
         self._calls.add(call)
         return call
@@ -107,13 +109,14 @@ class RevocationWatcher:
         for same in _by_permit(calls):
             try:
                 self._check(same)
-            except Exception:  # an error of one group must not keep the other groups from their check
+            except Exception:  # an error in one group must not stop the checks of the other groups
                 log.exception("calls.not_checked")
 
     def _check(self, calls: list[WatchedCall]) -> None:
         try:
             current = calls[0].permit.current()
-        # An unavailable database proves no revocation; ending every stream would turn it into a larger outage.
+        # Continue: an unavailable database proves no revocation, and ending every stream would make the outage
+        # larger.
         except ServiceUnavailable as error:
             log.warning("calls.not_checked", error=error.code)
         except DomainError as revocation:
@@ -128,7 +131,7 @@ class RevocationWatcher:
 def _by_permit(calls: Sequence[WatchedCall]) -> list[list[WatchedCall]]:
     grouped: dict[Hashable, list[WatchedCall]] = {}
     for call in calls:
-        # A revoked call stays registered until its own code closes it; do not wake it twice.
+        # A revoked call stays registered until the code that runs it closes it, so do not wake that code twice.
         if call.revocation is None:
             grouped.setdefault(call.permit.key, []).append(call)
     return list(grouped.values())

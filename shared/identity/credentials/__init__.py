@@ -1,1 +1,1 @@
-"""Credentials with a stored secret: API keys, client secrets, webhook secrets; their encryption."""
+"""Credentials with a stored secret (API keys, client secrets and webhook secrets), and the reencryption of secrets."""

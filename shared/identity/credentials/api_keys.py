@@ -1,4 +1,4 @@
-"""Personal API keys. A key acts as its user, in the organization it is bound to or in the one the user selected.
+"""Personal API keys. A key acts as its user, in the organization of its binding or in the one that the user selected.
 
 Users issue their own keys; only operators issue keys for others. A bound key issues only keys with the same binding.
 Administrators list and revoke the keys that are bound to their organization.
@@ -35,7 +35,7 @@ FIRST_KEY_NAME = "First key"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey(ListedSecret):
-    """A key without its secret; `organization_id` is None for one that follows the user's selection."""
+    """A key without its secret. If `organization_id` is None, the key acts in the user's selected organization."""
 
     id: UUID
     user_id: UUID
@@ -45,7 +45,7 @@ class ApiKey(ListedSecret):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuedApiKey:
-    """A new key with its secret, which is shown only now."""
+    """A new key with its secret, which is shown only once."""
 
     key: ApiKey
     secret: Secret
@@ -62,7 +62,8 @@ def issue_api_key(
 ) -> IssuedApiKey:
     """Issue a key, bound to an organization if one is given.
 
-    Raises PermissionDenied, ResourceNotFound, ValidationFailed, and TooManyLive if the user has LIVE_LIMIT keys there.
+    Raises PermissionDenied, ResourceNotFound, ValidationFailed, and TooManyLive if the user already has LIVE_LIMIT
+    live keys with the same binding.
     """
     _authorize_issue(session, actor, user_id, organization_id)
     require_future(session, expires_at)
@@ -93,7 +94,7 @@ def get_api_key(session: Session, *, actor: Actor, key_id: UUID) -> ApiKey:
 
 
 def list_api_keys(session: Session, *, actor: Actor, user_id: UUID, **page: Unpack[Position]) -> Page[ApiKey]:
-    """Return a page of a user's keys, to that user or an operator. A bound key lists only keys with its binding."""
+    """Return a page of a user's keys, for that user or an operator. A bound key lists only keys with equal binding."""
     authorize_own_or_operator(actor, user_id)
     statement = _KEYS.where(api_keys.c.user_id == user_id)
     if actor.caller.bound_organization_id is not None:
@@ -135,7 +136,7 @@ def _authorize_issue(session: Session, actor: Actor, user_id: UUID, organization
 
 def _authorize_access(actor: Actor, key: ApiKey) -> None:
     bound_to = actor.caller.bound_organization_id
-    # A bound key does not reach its user's other keys: a leaked one must not reveal other organizations.
+    # A bound key cannot read its user's other keys: a leaked key must not reveal other organizations.
     if actor.user_id == key.user_id and bound_to in (None, key.organization_id):
         return
     if key.organization_id is not None:
@@ -146,13 +147,13 @@ def _authorize_access(actor: Actor, key: ApiKey) -> None:
 
 def _require_room(session: Session, user_id: UUID, organization_id: UUID | None) -> None:
     """Check that the user exists and has fewer than LIVE_LIMIT live keys. Raises ResourceNotFound, TooManyLive."""
-    # The lock on the user serializes concurrent issues, so that they cannot both take the last place.
+    # Lock the user, so that of two concurrent requests only one can issue the last key below the limit.
     locked = select(users.c.id).where(users.c.id == user_id).with_for_update()
     if session.execute(locked).one_or_none() is None:
         raise ResourceNotFound
     live = select(func.count()).where(
         api_keys.c.user_id == user_id,
-        # Unbound keys are counted together, as a group of their own.
+        # `is_not_distinct_from` also matches null, so unbound keys are counted as a group of their own.
         api_keys.c.organization_id.is_not_distinct_from(organization_id),
         is_live(api_keys.c),
     )

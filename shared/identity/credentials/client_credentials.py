@@ -1,7 +1,7 @@
 """Client secrets, with which a deployment obtains access tokens.
 
-Two may be live at once. To rotate, issue a second one, configure it in the deployment, and revoke the first. Revoking a
-secret also revokes the access tokens that were exchanged for it.
+A deployment may have two live client secrets. To rotate, issue a second secret, configure it in the deployment, and
+revoke the first one. Revoking a secret also revokes the access tokens that were exchanged for it.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class ClientCredential(ListedSecret):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuedClientCredential:
-    """A new client secret, which is shown only now."""
+    """A new client secret, which is shown only once."""
 
     credential: ClientCredential
     secret: Secret
@@ -52,11 +52,11 @@ def issue_client_credential(
     """Issue another secret. Raises TooManyLive if two are live, and ValidationFailed for an expiry in the past."""
     organization_id = authorize_for_deployment(session, actor, Permission.CREDENTIAL_MANAGE, deployment_id)
     require_future(session, expires_at)
-    # Serialize concurrent issues, so that they cannot both take the last place.
+    # Lock the deployment, so that of two concurrent requests only one can issue the last secret below the limit.
     session.execute(select(deployments.c.id).where(deployments.c.id == deployment_id).with_for_update())
     live = select(func.count()).where(
         client_credentials.c.deployment_id == deployment_id,
-        # The credential of a repository has no secret to rotate, so it takes no place.
+        # Do not count the credential of a repository: it has no secret to rotate.
         client_credentials.c.is_of_workflows.is_(False),
         is_live(client_credentials.c),
     )
@@ -85,7 +85,7 @@ def list_client_credentials(
 
 
 def revoke_client_credential(session: Session, *, actor: Actor, credential_id: UUID) -> ClientCredential:
-    """Revoke a client secret and all tokens exchanged for it; to revoke it again changes nothing."""
+    """Revoke a client secret and all tokens exchanged for it. Revoking the secret again changes nothing."""
     credential = _get(session, credential_id)
     organization_id = authorize_for_deployment(
         session, actor, Permission.CREDENTIAL_MANAGE, credential.deployment_id
@@ -96,7 +96,7 @@ def revoke_client_credential(session: Session, *, actor: Actor, credential_id: U
 
 
 def extend_client_credential(session: Session, *, credential_id: UUID, life: timedelta) -> None:
-    """Set the expiry of an unrevoked secret to `life` from now. The caller authorizes."""
+    """Set the expiry of an unrevoked secret to `life` after now. The caller authorizes."""
     unrevoked = (client_credentials.c.id == credential_id, client_credentials.c.revoked_at.is_(None))
     session.execute(
         update(client_credentials).where(*unrevoked).values(expires_at=func.now() + literal(life))

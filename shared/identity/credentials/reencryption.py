@@ -1,7 +1,8 @@
 """Encrypt all stored secrets with the first encryption key, so that the older keys can be removed.
 
-Secrets are the columns with names that end with `_encrypted`, of every domain. Restart all processes with the new first
-key before; rows written meanwhile then need no reencryption. It can be repeated, and run concurrently.
+The secrets of every domain are in columns whose names end with `_encrypted`. First restart all processes with the
+new first key, so that rows that are written during the reencryption use this key. Reencryption can be repeated, and
+several runs can be concurrent.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +37,8 @@ def reencrypt(database: Database, settings: Settings, tables: Iterable[Table]) -
         columns = secret_columns(table)
         last: Sequence[Any] | None = None
         while columns:
-            # One transaction a batch: locks are short, and an interrupted run has renewed the batches before.
+            # Use one transaction for each batch: locks are short, and an interrupted run keeps the batches that it
+            # finished.
             with database.transaction() as session:
                 rows = _next_rows(session, table, columns, last)
                 found = [_renew(session, encryption, table, columns, row) for row in rows]
@@ -77,7 +79,7 @@ def _renew(
         try:
             if token is not None and not encryption.is_current(bytes(token)):
                 renewed[column.name] = encryption.renew(bytes(token))
-        # Report and go on: one unreadable secret must not keep the others from being renewed.
+        # Report the secret and continue: one unreadable secret must not prevent the reencryption of the others.
         except InvalidToken:
             unreadable.append(f"{column}: {', '.join(map(str, _key_of(table, row)))}")
     if renewed:

@@ -1,4 +1,4 @@
-"""Decrypt a distribution's valid webhook secrets, and sign with them.
+"""Decrypt the valid webhook secrets of a distribution, and sign webhooks with these secrets.
 
 After a rotation the replaced secret stays valid until its overlap ends (Standard Webhooks 1.0.0). Callers must not
 store the decrypted secrets.
@@ -21,7 +21,10 @@ BATCH_SIZE = 1000
 
 
 def list_webhook_secrets(session: Session, encryption: Encryption, distribution_id: UUID) -> Sequence[str]:
-    """Return a distribution's valid secrets as `whsec_…`, newest first; none if it is unknown or disabled."""
+    """Return a distribution's valid secrets as `whsec_…`, newest first.
+
+    The list is empty if the distribution is unknown or disabled.
+    """
     row = session.execute(_SECRETS, {"distribution": distribution_id}).one_or_none()
     if row is None:
         return ()
@@ -29,7 +32,7 @@ def list_webhook_secrets(session: Session, encryption: Encryption, distribution_
 
 
 def forget_replaced_secrets(database: Database) -> int:
-    """Erase replaced secrets after the end of their overlap. Return how many."""
+    """Erase replaced secrets whose overlap has ended. Return how many."""
     return run_in_batches(database, _FORGET, size=BATCH_SIZE, swept="replaced_secrets")
 
 
@@ -49,7 +52,7 @@ _SECRETS = select(
         ),
     ).label("previous"),
 ).where(distributions.c.id == bindparam("distribution"), distributions.c.disabled_at.is_(None))
-# Secrets that are no longer valid are erased, so that a stolen backup contains fewer of them.
+# Erase secrets that are no longer valid, so that a stolen backup contains fewer secrets.
 _FORGET = (
     update(distributions)
     .where(

@@ -1,7 +1,8 @@
-"""Deployments: agents of an organization that run elsewhere and call the service as their Daemon Identity.
+"""Deployments: agents of an organization that run outside the service and call it as their Daemon Identity.
 
-A new deployment gets a daemon, a first version, and a client id and secret; the secret is shown once. A Daemon Identity
-is the service account of one deployment: it executes the deployment's calls and owns what it stores by itself.
+A new deployment gets a daemon, a first version, and a client id and secret; the secret is shown once. A Daemon
+Identity is the service account of one deployment: it executes the deployment's calls and owns the files of calls
+without an attribution.
 """
 
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class DeploymentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A deployment; `client_id` never changes, also when secrets are rotated."""
+    """A deployment. `client_id` never changes, even when secrets are rotated."""
 
     id: UUID
     organization_id: UUID
@@ -55,7 +56,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedDeployment:
-    """A new deployment with its first client secret, which is shown only now."""
+    """A new deployment with its first client secret, which is shown only once."""
 
     deployment: Deployment
     version: Version
@@ -76,7 +77,7 @@ def create_deployment(
     Raises PermissionDenied, GrantExceedsGranter, ResourceNotFound, ValidationFailed.
     """
     authorize_administration(actor, Permission.DEPLOYMENT_MANAGE, organization_id)
-    # The new daemon gets a role, so creating a deployment is a grant too.
+    # Check the right to grant: creating a deployment grants a role to the new daemon.
     authorize_grant(actor, Role.PROJECT_AGENT, organization_id)
     require_organization(session, organization_id)
     daemon = insert_daemon_identity(session, organization_id=organization_id, name=name)
@@ -131,11 +132,13 @@ def enable_deployment(session: Session, *, actor: Actor, deployment_id: UUID) ->
 def change_daemon(
     session: Session, *, actor: Actor, deployment_id: UUID, daemon_identity_id: UUID | None
 ) -> Deployment:
-    """Assign a deployment another daemon: a new one if no id is given, or one that serves no other deployment.
+    """Assign another daemon to a deployment.
 
-    Files of the previous daemon stay its own, and it can be assigned again. The change takes effect within seconds,
-    also for tokens that were issued before. Raises ResourceNotFound, PermissionDenied, GrantExceedsGranter,
-    AlreadyExists, ValidationFailed.
+    If `daemon_identity_id` is None, create a new daemon. Otherwise it names a daemon that serves no other deployment.
+
+    The previous daemon keeps its files and can be assigned again. The change takes effect within seconds, also for
+    tokens that were issued before. Raises ResourceNotFound, PermissionDenied, GrantExceedsGranter, AlreadyExists,
+    ValidationFailed.
     """
     before = get_deployment(session, actor=actor, deployment_id=deployment_id)
     organization_id = before.organization_id

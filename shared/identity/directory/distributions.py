@@ -1,7 +1,7 @@
 """Distributions: connectors to messaging networks, each with a receiving identity and a target deployment.
 
-The token and the webhook secret of a distribution are shown once. After a rotation the replaced one stays valid for the
-overlap.
+The token and the webhook secret of a distribution are shown once. After a rotation, the replaced token or secret
+stays valid for an overlap that the caller chooses.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedDistribution:
-    """A new distribution with its token and webhook secret, which are shown only now."""
+    """A new distribution with its token and webhook secret, which are shown only once."""
 
     distribution: Distribution
     token: Secret
@@ -75,13 +75,13 @@ def create_distribution(
     media_retention_days: int = DEFAULT_MEDIA_RETENTION_DAYS,
     routes_messages: bool = False,
 ) -> CreatedDistribution:
-    """Create a distribution that routes messages of some networks, for a receiving identity, to a deployment.
+    """Create a distribution, which routes a receiving identity's messages of the given networks to a deployment.
 
     Raises PermissionDenied, ResourceNotFound, ValidationFailed.
     """
     authorize_administration(actor, Permission.DISTRIBUTION_MANAGE, organization_id)
     require_organization(session, organization_id)
-    # Only a Principal Identity receives messages; a daemon is the executor.
+    # Require a Principal Identity: a Daemon Identity executes calls and cannot receive messages.
     require_principal(session, organization_id, principal_identity_id)
     require_deployment(session, organization_id, deployment_id)
     token, webhook_secret = issue(Prefix.DISTRIBUTION_TOKEN), issue_webhook_secret()
@@ -96,7 +96,7 @@ def create_distribution(
             deployment_id=deployment_id,
             token_hash=token.hash,
             token_last4=token.last4,
-            # Encrypted and not hashed, because signing outgoing webhooks needs the secret itself.
+            # Encrypt instead of hashing, because signing outgoing webhooks needs the secret itself.
             webhook_secret_encrypted=Encryption(settings).encrypt(webhook_secret.value),
             media_retention_days=_require_days(media_retention_days),
             routes_messages=routes_messages,
@@ -138,7 +138,7 @@ def update_distribution(
     media_retention_days: int | None = None,
     routes_messages: bool | None = None,
 ) -> Distribution:
-    """Update the fields that are not None. Media that was already stored keeps its retention deadline."""
+    """Update the fields that are not None. Media that is already stored keeps its retention deadline."""
     distribution = _authorized(session, actor, Permission.DISTRIBUTION_MANAGE, distribution_id)
     changes: dict[str, Any] = {}
     if name is not None:
@@ -158,11 +158,12 @@ def update_distribution(
 def rotate_distribution_token(
     session: Session, *, actor: Actor, distribution_id: UUID, overlap_seconds: int = DEFAULT_OVERLAP_SECONDS
 ) -> Secret:
-    """Replace the token and return the new one. Only the token that it replaces stays valid for the overlap."""
+    """Replace the token and return the new one. The replaced token stays valid for the overlap; older ones do not."""
     distribution = _authorized(session, actor, Permission.CREDENTIAL_MANAGE, distribution_id)
     token = issue(Prefix.DISTRIBUTION_TOKEN)
     changes = {
-        # Column to column in one update, so that a concurrent rotation cannot lose the token in between.
+        # Copy column to column in one update, so that of two concurrent rotations the second keeps the first one's
+        # token.
         "previous_token_hash": distributions.c.token_hash,
         "previous_token_expires_at": func.now() + require_overlap(overlap_seconds),
         "token_hash": token.hash,
@@ -235,12 +236,12 @@ def _change(session: Session, distribution_id: UUID, changes: dict[str, Any]) ->
 def record_change(
     session: Session, actor: Actor, action: str, distribution: Distribution, **details: Any
 ) -> None:
-    """Insert an audit event for a distribution or a resource that belongs to it."""
+    """Insert an audit event for a distribution, or for a resource that belongs to a distribution."""
     record(session, actor, action, distribution.id, organization_id=distribution.organization_id, **details)
 
 
 def require_overlap(overlap_seconds: int) -> timedelta:
-    """Return how long a replaced secret stays valid. Raises ValidationFailed unless from 0 to MAX_OVERLAP_SECONDS."""
+    """Return the overlap as a timedelta. Raises ValidationFailed unless it is from 0 to MAX_OVERLAP_SECONDS."""
     if not 0 <= overlap_seconds <= MAX_OVERLAP_SECONDS:
         raise invalid_field("overlapSeconds", f"must be from 0 to {MAX_OVERLAP_SECONDS}")
     return timedelta(seconds=overlap_seconds)

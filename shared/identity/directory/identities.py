@@ -46,7 +46,7 @@ def create_principal_identity(
     authorize_grant(actor, Role.PROJECT_AGENT, organization_id)
     require_organization(session, organization_id)
     identity = _insert(session, organization_id, OwnerKind.PRINCIPAL_IDENTITY, name)
-    # A receiving identity needs `FileCreate` over itself, or no media could be imported for it.
+    # Bind a role: without `FileCreate` over itself, a receiving identity could not import media.
     insert_role_binding(
         session,
         organization_id=organization_id,
@@ -84,14 +84,14 @@ def get_identity(session: Session, *, actor: Actor, identity_id: UUID) -> Identi
 def list_identities(
     session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Identity]:
-    """Return a page of an organization's identities of both kinds, oldest first."""
+    """Return a page of an organization's Principal Identities and Daemon Identities, oldest first."""
     authorize_administration(actor, Permission.ORGANIZATION_READ, organization_id)
     statement = select(identities).where(identities.c.organization_id == organization_id)
     return paginate(session, statement, ascending(identities.c.id), _identity, **page)
 
 
 def disable_identity(session: Session, *, actor: Actor, identity_id: UUID) -> Identity:
-    """Disable an identity. No call is executed as it and no message is received for it until it is enabled."""
+    """Disable an identity. Until it is enabled, it executes no calls and receives no messages."""
     identity = _authorized(session, actor, Permission.IDENTITY_MANAGE, identity_id)
     if mark_disabled(session, identities, identities.c.disabled_at, identity_id):
         _record(session, actor, "identity.disabled", identity)

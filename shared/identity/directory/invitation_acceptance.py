@@ -1,6 +1,6 @@
-"""Accept an invitation, by a user with an account or by registering a new one.
+"""Accept an invitation as a user with an account, or by registering a new account.
 
-An invitation is accepted once, and only while its author could still grant its role.
+An invitation can be accepted once, and only while its author could still grant the invitation's role.
 """
 
 from dataclasses import dataclass
@@ -27,14 +27,14 @@ from shared.identity.tables import invitations, memberships, organizations, user
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """A new account, created for an invitation, with its membership and its first key."""
+    """A new account that was created for an invitation, with the account's membership and first key."""
 
     membership: Membership
     key: IssuedApiKey
 
 
 def accept_invitation(session: Session, *, actor: Actor, token: str) -> Membership:
-    """Make the acting user a member, if the invitation names them.
+    """Make the acting user a member if the invitation names this user or the user's address.
 
     Raises PermissionDenied for a bound key, ResourceNotFound, InvitationEnded, OrganizationSuspended, and AlreadyExists
     for a member.
@@ -58,7 +58,7 @@ def register_invited(session: Session, *, token: str, request_id: str | None) ->
     Raises AlreadyExists if the address has an account, ResourceNotFound, InvitationEnded, OrganizationSuspended.
     """
     invitation = _lock_open(session, token)
-    # An existing account must accept with its own key: the holder of the token may not be the owner of the address.
+    # Refuse an address with an account: its user must accept with a key, because another person may hold the token.
     if invitation.email is None or find_user(session, invitation.email) is not None:
         raise AlreadyExists(
             "The invited address already has an account. Accept the invitation with an API key of that account."
@@ -72,7 +72,7 @@ def register_invited(session: Session, *, token: str, request_id: str | None) ->
 
 
 def _lock_open(session: Session, token: str) -> Row[Any]:
-    """Return the open invitation of a token, locked, so that it is accepted once.
+    """Return the open invitation of a token. Lock the invitation, so that it can be accepted only once.
 
     Raises ResourceNotFound, InvitationEnded, OrganizationSuspended.
     """
@@ -81,7 +81,8 @@ def _lock_open(session: Session, token: str) -> Row[Any]:
     is_over = (
         invitations.c.accepted_at.is_not(None)
         | invitations.c.revoked_at.is_not(None)
-        # Not `now()`, which is the start of the transaction: the lock below may have been waited for.
+        # Use `clock_timestamp()`: `now()` is the start of the transaction, and this statement may have waited for a
+        # lock.
         | (invitations.c.expires_at <= func.clock_timestamp())
     )
     statement = (
@@ -101,7 +102,7 @@ def _lock_open(session: Session, token: str) -> Row[Any]:
 
 def _may_still_invite(session: Session, invitation: Row[Any]) -> bool:
     """Return whether the author could still create this invitation."""
-    # Invitations by operators have no author.
+    # Invitations by operators have no author and stay valid.
     if invitation.invited_by is None:
         return True
     role = session.execute(
@@ -138,7 +139,7 @@ def _join(session: Session, actor: Actor, invitation: Row[Any], user_id: UUID) -
 
 
 def _newcomer(user: User, request_id: str | None) -> Actor:
-    """Return the new user as the actor of the audit events of its registration."""
+    """Return an actor for the audit events of a registration: the new user."""
     caller = Caller(
         executor=Executor(kind=ExecutorKind.USER, id=user.id),
         credential_id=user.id,

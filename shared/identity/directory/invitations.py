@@ -1,7 +1,7 @@
 """Create, list and revoke invitations to an organization; `invitation_acceptance.py` accepts them.
 
-An invitation names an e-mail address or a user, a role and an expiry. Its token is shown once, to the author, who
-delivers it: the service sends no mail.
+An invitation names an e-mail address or a user, a role and an expiry. Its token is shown once. The author must
+deliver the token, because the service sends no mail.
 """
 
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuedInvitation:
-    """A new invitation with its token, which is shown only now."""
+    """A new invitation with its token, which is shown only once."""
 
     invitation: Invitation
     token: Secret
@@ -70,9 +70,9 @@ def invite_member(
 ) -> IssuedInvitation:
     """Create an invitation for an e-mail address or a user.
 
-    Without `expires_at` it is valid for DEFAULT_DAYS; a later expiry is reduced to MAX_DAYS. Raises PermissionDenied,
-    GrantExceedsGranter, ValidationFailed, ResourceNotFound, AlreadyExists for a member, and TooManyLive if OPEN_LIMIT
-    invitations are open.
+    Without `expires_at` the invitation is valid for DEFAULT_DAYS. An expiry after MAX_DAYS is reduced to MAX_DAYS.
+    Raises PermissionDenied, GrantExceedsGranter, ValidationFailed, ResourceNotFound, AlreadyExists for a member,
+    and TooManyLive if OPEN_LIMIT invitations are open.
     """
     authorize_administration(actor, Permission.MEMBER_MANAGE, organization_id)
     authorize_role(actor, role, organization_id)
@@ -88,7 +88,7 @@ def invite_member(
             email=email,
             user_id=user_id,
             role=role,
-            # Null for operators: their right to invite does not depend on a membership that could end.
+            # Store null for operators: their right to invite does not depend on a membership that could end.
             invited_by=None if actor.caller.is_operator else actor.user_id,
             token_hash=token.hash,
             last4=token.last4,
@@ -113,16 +113,16 @@ def get_invitation(session: Session, *, actor: Actor, invitation_id: UUID) -> In
 def list_invitations(
     session: Session, *, actor: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Invitation]:
-    """Return a page of an organization's invitations, newest first, ended ones included."""
+    """Return a page of an organization's invitations, newest first, including invitations that have ended."""
     authorize_administration(actor, Permission.MEMBER_MANAGE, organization_id)
     statement = select(invitations).where(invitations.c.organization_id == organization_id)
     return paginate(session, statement, descending(invitations.c.id), _invitation, **page)
 
 
 def revoke_invitation(session: Session, *, actor: Actor, invitation_id: UUID) -> Invitation:
-    """Revoke an invitation. One that was accepted is returned unchanged; remove the member instead."""
+    """Revoke an invitation. An accepted invitation is returned unchanged; remove the member instead."""
     invitation = get_invitation(session, actor=actor, invitation_id=invitation_id)
-    # After acceptance a revocation would have no effect; the membership must be removed.
+    # Skip an accepted invitation: a revocation would not end the membership.
     if invitation.accepted_at is None and mark_disabled(
         session, invitations, invitations.c.revoked_at, invitation_id
     ):
@@ -131,9 +131,9 @@ def revoke_invitation(session: Session, *, actor: Actor, invitation_id: UUID) ->
 
 
 def _check_invitee(session: Session, organization_id: UUID, email: str | None, user_id: UUID | None) -> None:
-    """Check that either an address or an existing user is given, and is not a member.
+    """Check that the request names either an address or an existing user, and that this user is not a member.
 
-    The result does not reveal whether an address of a non-member has an account.
+    For the address of a non-member, the result does not reveal whether the address has an account.
     """
     if (email is None) == (user_id is None):
         raise invalid_field("email", "or userId, one of them")
@@ -154,7 +154,8 @@ def _check_invitee(session: Session, organization_id: UUID, email: str | None, u
 
 def _require_room(session: Session, organization_id: UUID) -> None:
     """Check that the organization exists and has fewer than OPEN_LIMIT open invitations."""
-    # The lock serializes concurrent invitations, so that they cannot both take the last place.
+    # Lock the organization, so that of two concurrent requests only one can create the last invitation below the
+    # limit.
     locked = select(organizations.c.id).where(organizations.c.id == organization_id).with_for_update()
     if session.execute(locked).one_or_none() is None:
         raise ResourceNotFound
@@ -173,7 +174,7 @@ def _require_room(session: Session, organization_id: UUID) -> None:
 def _end(expires_at: datetime | None) -> Any:
     if expires_at is None:
         return func.now() + func.make_interval(0, 0, 0, DEFAULT_DAYS)
-    # Reduced and not refused, so that clients need not know the limit.
+    # Reduce a later expiry instead of refusing it, so that clients need not know the limit.
     return func.least(expires_at, func.now() + func.make_interval(0, 0, 0, MAX_DAYS))
 
 

@@ -1,4 +1,4 @@
-"""Resolve ids of an organization's identities, deployments, members and keys to names, for display."""
+"""Resolve the ids of an organization's identities, deployments, members and keys to names, for display."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Label:
 
 
 def find_labels(session: Session, organization_id: UUID, ids: Iterable[UUID | None]) -> Mapping[UUID, Label]:
-    """Return the labels of those ids that belong to the organization; other and unknown ids are left out."""
+    """Return the labels of the ids that belong to the organization. Other and unknown ids are left out."""
     wanted = {at for at in ids if at is not None}
     if not wanted:
         return {}
@@ -34,7 +34,7 @@ def find_labels(session: Session, organization_id: UUID, ids: Iterable[UUID | No
         )
         for table, name, kind in named
     ]
-    # A subquery per user is an index lookup; a join would be planned as a scan of all members.
+    # Use a subquery, which is one index lookup per user: the planner would run a join as a scan of all members.
     is_member = select(literal(True)).where(  # noqa: FBT003 (a value of SQL)
         memberships.c.organization_id == organization_id, memberships.c.user_id == users.c.id
     )

@@ -1,7 +1,8 @@
 """Memberships: the users of an organization and their roles.
 
-Users join by invitation (`invitations.py`); only operators add members directly. Only owners change owners. A change of
-members never removes the last enabled owner; only an operator can, by disabling the user (`users.py`).
+Users join by invitation (`invitations.py`); only operators add members directly. Only owners and operators may add,
+change or remove owners. A change of members never removes the last enabled owner. Only an operator can leave an
+organization without an enabled owner, by disabling the user (`users.py`).
 """
 
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class Membership:
 def add_member(
     session: Session, *, actor: Actor, organization_id: UUID, email: str, role: Role
 ) -> Membership:
-    """Make the user of an address a member without an invitation; create the user if the address is unknown.
+    """Make the user with an address a member without an invitation. If no user has the address, create one.
 
     For operators. Raises PermissionDenied, ResourceNotFound, ValidationFailed, and AlreadyExists for a member.
     """
@@ -71,7 +72,10 @@ def list_members(
 def change_member_role(
     session: Session, *, actor: Actor, organization_id: UUID, user_id: UUID, role: Role
 ) -> Membership:
-    """Change a member's role. Raises LastOwner if no enabled owner would be left, and as `authorize_role`."""
+    """Change a member's role.
+
+    Raises LastOwner if no enabled owner would be left, and the errors of `authorize_role`.
+    """
     authorize_administration(actor, Permission.MEMBER_MANAGE, organization_id)
     authorize_role(actor, role, organization_id)
     current = _get_for_change(session, actor, organization_id, user_id)
@@ -85,7 +89,10 @@ def change_member_role(
 
 
 def remove_member(session: Session, *, actor: Actor, organization_id: UUID, user_id: UUID) -> None:
-    """Delete a membership with the user's role bindings and bound keys there. Raises LastOwner for the last owner."""
+    """Delete a membership and the user's role bindings in the organization, and revoke the keys bound to it.
+
+    Raises LastOwner if no enabled owner would be left.
+    """
     authorize_administration(actor, Permission.MEMBER_MANAGE, organization_id)
     current = _get_for_change(session, actor, organization_id, user_id)
     if current.role is Role.WORKSPACE_OWNER:
@@ -96,7 +103,7 @@ def remove_member(session: Session, *, actor: Actor, organization_id: UUID, user
 
 
 def insert_membership(session: Session, *, organization_id: UUID, user_id: UUID, role: Role) -> None:
-    """Insert a membership and select its organization if it is the user's only one.
+    """Insert a membership. If it is the user's only one, select its organization as the active one.
 
     The caller authorizes, and ensures that the user consented. Raises AlreadyExists for a member.
     """
@@ -107,7 +114,8 @@ def insert_membership(session: Session, *, organization_id: UUID, user_id: UUID,
     )
     if written.rowcount == 0:
         raise AlreadyExists("This user is a member already.")
-    # With other memberships nothing is selected: the user's unbound keys must not start to charge another organization.
+    # Select nothing if the user has other memberships: the user's unbound keys must not start to charge another
+    # organization.
     others = exists().where(
         memberships.c.user_id == user_id, memberships.c.organization_id != organization_id
     )
@@ -119,7 +127,7 @@ def insert_membership(session: Session, *, organization_id: UUID, user_id: UUID,
 
 
 def authorize_role(actor: Actor, role: Role, organization_id: UUID) -> None:
-    """Check that a role can be a member's and that the actor may grant it.
+    """Check that members can have a role, and that the actor may grant this role.
 
     Raises ValidationFailed, GrantExceedsGranter.
     """
@@ -130,7 +138,10 @@ def authorize_role(actor: Actor, role: Role, organization_id: UUID) -> None:
 
 
 def _get_for_change(session: Session, actor: Actor, organization_id: UUID, user_id: UUID) -> Membership:
-    """Return a membership for a change. Raises ResourceNotFound; PermissionDenied if it takes an owner."""
+    """Return a membership that is to be changed, and lock its organization.
+
+    Raises ResourceNotFound, and PermissionDenied if the member is an owner and the actor may not manage owners.
+    """
     # Lock the organization, so that two owners cannot remove each other concurrently.
     session.execute(select(organizations.c.id).where(organizations.c.id == organization_id).with_for_update())
     current = get_membership(session, organization_id, user_id)
@@ -148,7 +159,7 @@ def _require_another_owner(session: Session, organization_id: UUID, user_id: UUI
             memberships.c.organization_id == organization_id,
             memberships.c.user_id != user_id,
             memberships.c.role == Role.WORKSPACE_OWNER,
-            # A disabled owner cannot administer, so it does not count.
+            # Do not count a disabled owner, who cannot administer.
             users.c.disabled_at.is_(None),
         )
     )
@@ -162,7 +173,8 @@ def _drop_rights(session: Session, organization_id: UUID, user_id: UUID) -> None
             role_bindings.c.organization_id == organization_id, role_bindings.c.subject_user_id == user_id
         )
     )
-    # Revoked and not left to the missing membership: they must stay invalid if the user joins again.
+    # Revoke the bound keys, although they are invalid without the membership: they must stay invalid if the user
+    # joins again.
     session.execute(
         update(api_keys)
         .where(api_keys.c.organization_id == organization_id, api_keys.c.user_id == user_id)

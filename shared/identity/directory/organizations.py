@@ -27,7 +27,7 @@ from shared.pagination import Page, Position, ascending, paginate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Organization:
-    """An organization; while `suspended_at` is set, calls in it and at its cost are refused."""
+    """An organization. While `suspended_at` is set, all calls that act in it or are charged to it are refused."""
 
     id: UUID
     name: str
@@ -36,9 +36,12 @@ class Organization:
 
 
 def create_organization(session: Session, *, actor: Actor, name: str, owner_id: UUID) -> Organization:
-    """Create an organization with its first owner. Raises PermissionDenied, and ResourceNotFound for the owner."""
+    """Create an organization and its first owner's membership.
+
+    Raises PermissionDenied, and ResourceNotFound if the owner does not exist.
+    """
     authorize_operation(actor)
-    # Check the owner before anything is inserted, so that the error is not_found and not a broken foreign key.
+    # Check the owner before the insert, so that the error is not_found and not a broken foreign key.
     get_user(session, actor=actor, user_id=owner_id)
     row = session.execute(
         insert(organizations).values(id=new_id(), name=require_name(name)).returning(organizations)
@@ -55,13 +58,13 @@ def get_organization(session: Session, *, actor: Actor, organization_id: UUID) -
 
 
 def list_organizations(session: Session, *, actor: Actor, **page: Unpack[Position]) -> Page[Organization]:
-    """Return a page of the organizations that the actor is a member of; an operator gets all of them.
+    """Return a page of the organizations of which the actor is a member; an operator gets all organizations.
 
-    A bound key lists only the organization it is bound to.
+    A bound key lists only the organization of its binding.
     """
     statement = select(organizations)
     if not actor.caller.is_operator:
-        # A semi-join: the keyset pagination needs each organization once, in the order of its ids.
+        # Use a semi-join: the keyset pagination needs each organization only once, ordered by id.
         mine = memberships.c.user_id == actor.user_id
         statement = statement.where(exists().where(mine, memberships.c.organization_id == organizations.c.id))
     if actor.caller.bound_organization_id is not None:
@@ -78,7 +81,7 @@ def rename_organization(session: Session, *, actor: Actor, organization_id: UUID
 
 
 def suspend_organization(session: Session, *, actor: Actor, organization_id: UUID) -> Organization:
-    """Suspend an organization: calls in it and at its cost are refused until an operator resumes it."""
+    """Suspend an organization. Calls that act in it or are charged to it are refused until an operator resumes it."""
     authorize_operation(actor)
     if mark_disabled(session, organizations, organizations.c.suspended_at, organization_id):
         _record(session, actor, "organization.suspended", organization_id)

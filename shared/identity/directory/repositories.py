@@ -1,8 +1,9 @@
-"""Repositories of GitHub deployments: their workflows exchange their own tokens for access tokens.
+"""Repositories of GitHub deployments. A repository's workflows exchange GitHub's tokens for access tokens.
 
-A repository is identified by its issuer and GitHub's immutable ids. Ids that were not entered are taken from the first
-accepted token, because a name can be reused by another repository and an id cannot. The access tokens belong to a
-client credential without a known secret. Replacing or removing the repository revokes it, and so all of these tokens.
+A repository is identified by its issuer and GitHub's immutable ids. Ids that the administrator did not enter are
+taken from the first accepted token: another repository can reuse a name but not an id. The workflows' access tokens
+belong to a client credential whose secret is unknown to everyone. Replacing or removing the repository revokes this
+credential, and so all of these tokens.
 """
 
 import re
@@ -41,7 +42,7 @@ class NoGitHubDeployment(DomainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryDraft:
-    """The settings of a repository; a `ref` without `refs/` is a branch."""
+    """The settings of a repository. A `ref` without the prefix `refs/` names a branch."""
 
     repository: str
     ref: str | None = None
@@ -52,7 +53,10 @@ class RepositoryDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """A deployment's repository. If `ref` is None, runs of every branch and tag match; likewise `environment`."""
+    """A deployment's repository. If `ref` is None, every branch and tag matches.
+
+    If `environment` is None, every environment matches.
+    """
 
     deployment_id: UUID
     repository: str
@@ -67,7 +71,7 @@ class Repository:
 def put_repository(
     session: Session, *, actor: Actor, deployment_id: UUID, draft: RepositoryDraft
 ) -> Repository:
-    """Set or replace the repository of a GitHub deployment; tokens of the previous one are revoked.
+    """Set or replace the repository of a GitHub deployment. Tokens of the previous repository are revoked.
 
     Raises PermissionDenied, ResourceNotFound, NoGitHubDeployment, ValidationFailed.
     """
@@ -76,7 +80,8 @@ def put_repository(
     kind = select(deployments.c.kind).where(deployments.c.id == deployment_id).with_for_update()
     if session.execute(kind).scalar_one() != DeploymentKind.GITHUB:
         raise NoGitHubDeployment
-    # A new credential for each repository, so that tokens of the previous repository's workflows become invalid.
+    # Create a new credential for each repository, so that tokens of the previous repository's workflows become
+    # invalid.
     _remove(session, deployment_id)
     issued = insert_client_credential(session, deployment_id=deployment_id, expires_at=None)
     without_secret = update(client_credentials).where(client_credentials.c.id == issued.credential.id)
@@ -129,7 +134,7 @@ def _repository(row: Row[Any]) -> Repository:
 
 def _values(draft: RepositoryDraft) -> dict[str, Any]:
     ref = draft.ref
-    # A name alone means a branch; tokens always contain the full ref.
+    # Expand the name of a branch to its full ref, because tokens always contain the full ref.
     if ref and not ref.startswith("refs/"):
         ref = _BRANCH + ref
     _require("repository", _NAME.fullmatch(draft.repository), "must be owner/name")

@@ -1,7 +1,7 @@
 """Bind roles to identities, over an organization or one owner identity, and to users over one owner identity.
 
-An actor binds and unbinds a role only if it holds all permissions of the role, and no binding crosses organizations. A
-user's role in an organization is the membership's.
+An actor binds and unbinds a role only if it holds all permissions of the role, and no binding crosses
+organizations. Only the membership decides a user's role over a whole organization.
 """
 
 from dataclasses import dataclass
@@ -108,7 +108,7 @@ def list_role_bindings(
 
 def unbind_role(session: Session, *, actor: Actor, binding_id: UUID) -> None:
     """Delete a role binding. Raises ResourceNotFound if there is none, PermissionDenied, GrantExceedsGranter."""
-    # Locked, so that of two concurrent deletes only one records an audit event.
+    # Lock the binding, so that of two concurrent deletes only one records an audit event.
     held = select(role_bindings).where(role_bindings.c.id == binding_id).with_for_update()
     binding = get_one(session, held, _binding)
     _authorize(actor, binding.organization_id, binding.role)
@@ -117,8 +117,8 @@ def unbind_role(session: Session, *, actor: Actor, binding_id: UUID) -> None:
 
 
 def insert_role_binding(session: Session, **values: Any) -> RoleBinding:
-    """Insert a binding, given by its columns. The caller authorizes. Raises AlreadyExists."""
-    # The unique constraint decides, so that concurrent equal requests create one binding.
+    """Insert a binding with these column values. The caller authorizes. Raises AlreadyExists."""
+    # Let the unique constraint detect duplicates, so that concurrent equal requests create only one binding.
     statement = insert(role_bindings).values(id=new_id(), **values).on_conflict_do_nothing()
     row = session.execute(statement.returning(role_bindings)).one_or_none()
     if row is None:
@@ -128,7 +128,7 @@ def insert_role_binding(session: Session, **values: Any) -> RoleBinding:
 
 def _authorize(actor: Actor, organization_id: UUID, role: Role) -> None:
     authorize_administration(actor, Permission.ROLE_MANAGE, organization_id)
-    # Unbinding too: otherwise an administrator could remove the rights of an owner's agent.
+    # Check this for unbinding too: otherwise an administrator could remove the rights of an owner's agent.
     authorize_grant(actor, role, organization_id)
 
 

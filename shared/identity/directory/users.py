@@ -28,7 +28,7 @@ from shared.pagination import Page, Position, ascending, paginate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """A user account. Keys that are bound to no organization act in `active_organization_id`."""
+    """A user account. The user's unbound keys act in `active_organization_id`."""
 
     id: UUID
     email: str
@@ -39,7 +39,7 @@ class User:
 
 
 def create_user(session: Session, *, actor: Actor, email: str) -> User:
-    """Create a user without a membership, for an operator. Raises AlreadyExists for a known address."""
+    """Create a user without a membership, for an operator. Raises AlreadyExists if a user has this address."""
     authorize_operation(actor)
     user = insert_user(session, email, is_operator=False)
     _record(session, actor, "user.created", user.id)
@@ -55,7 +55,7 @@ def create_operator(session: Session, *, actor: Actor, email: str) -> User:
 
 
 def get_user(session: Session, *, actor: Actor, user_id: UUID) -> User:
-    """Return a user, to that user or an operator. Raises ResourceNotFound."""
+    """Return a user, for that user or an operator. Raises ResourceNotFound."""
     authorize_own_or_operator(actor, user_id)
     return get_one(session, select(users).where(users.c.id == user_id), _user)
 
@@ -74,7 +74,7 @@ def select_active_organization(session: Session, *, actor: Actor, organization_i
     user_id = actor.user_id
     if user_id is None or actor.caller.bound_organization_id is not None:
         raise PermissionDenied("Only a user's API key that is bound to no organization can select one.")
-    # The shared lock delays a concurrent removal until the commit, so that it finds and clears this selection.
+    # Lock the membership: a concurrent removal then waits until the commit, and finds and clears this selection.
     belongs = select(memberships.c.user_id).where(
         memberships.c.user_id == user_id, memberships.c.organization_id == organization_id
     )
@@ -86,44 +86,44 @@ def select_active_organization(session: Session, *, actor: Actor, organization_i
 
 
 def disable_user(session: Session, *, actor: Actor, user_id: UUID) -> User:
-    """Disable a user and so all their keys and sessions, for an operator."""
+    """Disable a user, for an operator. All keys and sessions of the user are then refused."""
     authorize_operation(actor)
-    # The last owner of an organization too: a compromised account must be stopped at once.
+    # Disable even the last owner of an organization: a compromised account must be stopped immediately.
     if mark_disabled(session, users, users.c.disabled_at, user_id):
         _record(session, actor, "user.disabled", user_id)
     return get_user(session, actor=actor, user_id=user_id)
 
 
 def enable_user(session: Session, *, actor: Actor, user_id: UUID) -> User:
-    """Enable a disabled user with the keys that were not revoked; earlier sessions and sign-in links are revoked."""
+    """Enable a disabled user. Keys that were not revoked become valid again; earlier sessions and links are revoked."""
     authorize_operation(actor)
     if mark_enabled(session, users, users.c.disabled_at, user_id):
-        # Revoke them here and not when the user is disabled: a sign-in that ran concurrently would be missed then.
+        # Revoke sessions here and not when the user is disabled: a revocation then would miss a concurrent sign-in.
         end_sessions(session, user_id)
         _record(session, actor, "user.enabled", user_id)
     return get_user(session, actor=actor, user_id=user_id)
 
 
 def find_user(session: Session, email: str) -> UUID | None:
-    """Return the id of the user of an address, ignoring ASCII case, or None. Raises ValidationFailed."""
+    """Return the id of the user with an address, ignoring ASCII case, or None. Raises ValidationFailed."""
     known = select(users.c.id).where(email_matches(require_email(email)))
     found: UUID | None = session.execute(known).scalar()
     return found
 
 
 def find_or_insert_user(session: Session, email: str) -> UUID:
-    """Return the id of the user of an address; create the user if there is none. Raises ValidationFailed."""
+    """Return the id of the user with an address. If no user has it, create one. Raises ValidationFailed."""
     found = find_user(session, email)
     if found is not None:
         return found
     session.execute(_insertion(email, is_operator=False))
-    # Read again instead of using the inserted id: a concurrent request may have inserted the user first.
+    # Read the id again instead of using the inserted one: a concurrent request may have inserted the user first.
     created: UUID = session.execute(select(users.c.id).where(email_matches(email))).scalar_one()
     return created
 
 
 def insert_user(session: Session, email: str, *, is_operator: bool) -> User:
-    """Insert a user. The caller authorizes. Raises AlreadyExists for a known address, ValidationFailed."""
+    """Insert a user. The caller authorizes. Raises ValidationFailed, and AlreadyExists if a user has this address."""
     row = session.execute(_insertion(require_email(email), is_operator=is_operator)).one_or_none()
     if row is None:
         raise AlreadyExists("A user with this e-mail address already exists.")

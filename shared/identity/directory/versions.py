@@ -1,6 +1,6 @@
 """Versions of a deployment. New access tokens name the active version; revoking a version revokes all its tokens.
 
-A new version becomes active; an earlier one can be activated again unless it was revoked.
+A new version becomes the active one. An earlier version can be activated again unless it was revoked.
 """
 
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ def activate_version(session: Session, *, actor: Actor, version_id: UUID) -> Ver
         session, actor, Permission.DEPLOYMENT_MANAGE, version.deployment_id
     )
     _lock(session, version.deployment_id)
-    # Read again under the lock: the version may have been revoked meanwhile.
+    # Read the version again under the lock: a concurrent request may have revoked it meanwhile.
     version = _get(session, version_id)
     if version.revoked_at is not None:
         raise VersionRevoked
@@ -78,7 +78,7 @@ def activate_version(session: Session, *, actor: Actor, version_id: UUID) -> Ver
 
 
 def revoke_version(session: Session, *, actor: Actor, version_id: UUID) -> Version:
-    """Revoke a version and all its tokens. If it was active, no version is active until another is activated."""
+    """Revoke a version and all its tokens. If it was active, the deployment then has no active version."""
     version = _get(session, version_id)
     organization_id = authorize_for_deployment(
         session, actor, Permission.DEPLOYMENT_MANAGE, version.deployment_id
@@ -112,7 +112,7 @@ def insert_version(session: Session, *, deployment_id: UUID, label: str | None) 
 
 
 def _activate(session: Session, version: Version) -> bool:
-    """Activate a version. Return whether another one, or none, was active."""
+    """Activate a version. Return False if this version was already active."""
     return set_values(session, deployments, version.deployment_id, {"active_version_id": version.id})
 
 

@@ -1,7 +1,8 @@
-"""Console sessions: started by a one-time sign-in link or an OpenID provider, replaced when their user steps up.
+"""Console sessions. A one-time sign-in link or an OpenID provider starts a session; a step-up replaces the session.
 
-A session acts like an unbound API key of its user, but selects its organization for itself; that changes neither where
-the user's keys act nor which organization they charge. Sessions and links are rows and store only hashes.
+A step-up is a second authentication of the session's user. A session acts like an unbound API key of its user, but
+has an organization selection of its own. This selection does not change the organization in which the user's keys
+act and which they charge. The rows of sessions and links store only hashes.
 """
 
 from dataclasses import dataclass, field
@@ -39,7 +40,7 @@ class IssuedLink:
 
     def address(self, base_url: str) -> str:
         """Return the URL to open in a browser."""
-        # In the fragment, which browsers do not send, so that no access log contains the code.
+        # Put the code in the fragment, which browsers do not send, so that no access log contains the code.
         return f"{base_url}/console/in#{self.code.value}"
 
 
@@ -52,7 +53,10 @@ class NewSession:
 
 
 def issue_link(session: Session, *, actor: Actor, user_id: UUID) -> IssuedLink:
-    """Issue a sign-in link for a user, for an operator. Raises ResourceNotFound for an unknown or disabled user."""
+    """Issue a sign-in link for a user. The actor must be an operator.
+
+    Raises PermissionDenied, and ResourceNotFound if the user is unknown or disabled.
+    """
     authorize_operation(actor)
     enabled = select(users.c.id).where(users.c.id == user_id, users.c.disabled_at.is_(None))
     if session.execute(enabled).one_or_none() is None:
@@ -83,7 +87,7 @@ def sign_in(
 def sign_in_as(
     session: Session, email: str, *, request_id: str | None = None, client_address: str | None = None
 ) -> NewSession | None:
-    """Start a session of the enabled user with an address that a provider verified. Return None if there is none."""
+    """Start a session of the user with an address that a provider verified. Return None without an enabled user."""
     known = select(users.c.id).where(email_matches(email), users.c.disabled_at.is_(None))
     user_id: UUID | None = session.execute(known).scalar_one_or_none()
     if user_id is None:
@@ -95,7 +99,7 @@ def sign_in_as(
 
 
 def step_up(session: Session, *, actor: Actor, proof: str) -> NewSession | None:
-    """Replace the session after its user has authenticated again, with a new sign-in link or an unbound API key.
+    """Replace a session after its user has authenticated again, by a new sign-in link or an unbound API key.
 
     The new session keeps the old one's organization and expiry. Return None if `proof` is not valid for this user.
     """
@@ -134,7 +138,7 @@ def sign_out_everywhere(session: Session, *, actor: Actor, user_id: UUID) -> int
 
 def end_sessions(session: Session, user_id: UUID) -> tuple[int, int]:
     """Revoke all sessions and unused sign-in links of a user. Return how many of each. The caller authorizes."""
-    # Links too: an unused one would start a new session.
+    # Revoke links too: an unused link would start a new session.
     unused = console_links.c.user_id == user_id, console_links.c.used_at.is_(None)
     links = session.execute(update(console_links).where(*unused).values(used_at=func.now())).rowcount
     live = console_sessions.c.user_id == user_id, console_sessions.c.revoked_at.is_(None)
@@ -152,7 +156,8 @@ def select_session_organization(session: Session, *, actor: Actor, organization_
     belongs = exists().where(
         memberships.c.user_id == console_sessions.c.user_id, memberships.c.organization_id == organization_id
     )
-    # One conditional update, so that a membership that ends concurrently is not selected.
+    # Use one conditional update, so that the session does not select an organization whose membership ends
+    # concurrently.
     this = console_sessions.c.id == actor.caller.credential_id
     changed = update(console_sessions).where(this, belongs).values(organization_id=organization_id)
     if session.execute(changed).rowcount == 0:
@@ -181,7 +186,7 @@ def _use_link(session: Session, code: str) -> UUID | None:
     if not is_well_formed(code, Prefix.CONSOLE_LINK):
         return None
     enabled = exists().where(users.c.id == console_links.c.user_id, users.c.disabled_at.is_(None))
-    # One conditional update checks and marks the link, so that of two concurrent uses only one succeeds.
+    # Check and mark the link in one conditional update, so that only one of two concurrent uses succeeds.
     used = (
         update(console_links)
         .where(
@@ -199,7 +204,8 @@ def _use_link(session: Session, code: str) -> UUID | None:
 
 def _user_of_key(session: Session, key: str) -> UUID | None:
     """Return the user of a live unbound API key, or None."""
-    # A bound key is refused: it authorizes for one organization only, and a session acts in any of the user's.
+    # Refuse a bound key: it authorizes for one organization only, and a session acts in any organization of the
+    # user.
     if not is_well_formed(key, Prefix.API_KEY):
         return None
     found = find_live_api_key(session, hash_secret(key))

@@ -1,8 +1,9 @@
 """Sign in by OpenID Connect: the authorization code flow with PKCE, at the provider in the settings.
 
-State, nonce and verifier bind the response to the browser that started. They are derived from a secret in its cookie,
-and the server stores nothing. Requests to the provider pass the egress policy. The provider must have verified the
-user's e-mail address, and authenticated the user within `MAX_AUTH_AGE_SECONDS`.
+State, nonce and verifier bind the provider's response to the browser that started the sign-in. They are derived
+from a secret in the browser's cookie, and the server stores nothing. Requests to the provider pass the egress
+policy. The provider must have verified the user's e-mail address, and authenticated the user within
+`MAX_AUTH_AGE_SECONDS`.
 """
 
 import base64
@@ -58,7 +59,7 @@ class Attempt:
 
     @property
     def verifier(self) -> str:
-        """The code verifier, without which the code cannot be exchanged (RFC 7636)."""
+        """The code verifier of PKCE, without which no client can exchange the authorization code (RFC 7636)."""
         return self._derived("verifier")
 
     @property
@@ -74,7 +75,7 @@ class SignInProvider:
     """The OpenID provider in the settings; one per process, safe to share between threads."""
 
     def __init__(self, settings: Settings) -> None:
-        """Read the settings only; the first sign-in sends the first request to the provider."""
+        """Read the settings. No request goes to the provider before the first sign-in."""
         self._issuer, self._client_id = settings.oidc_issuer or "", settings.oidc_client_id or ""
         secret = settings.oidc_client_secret
         self._client_secret = secret.get_secret_value() if secret is not None else None
@@ -109,10 +110,10 @@ class SignInProvider:
         `response` holds the parameters with which the provider redirected the browser back; `now` is in seconds since
         1970.
         """
-        # First, before any request: without the right state the response was made for another browser.
+        # Check the state before any request: with a wrong state the response was made for another browser.
         if not hmac.compare_digest(response.get("state", "").encode(), attempt.state.encode()):
             raise SignInRefused("state")
-        if response.get("iss", self._issuer) != self._issuer:  # RFC 9207
+        if response.get("iss", self._issuer) != self._issuer:  # optional (RFC 9207)
             raise SignInRefused("iss")
         if not response.get("code"):
             raise SignInRefused("no code")
@@ -138,10 +139,10 @@ class SignInProvider:
             raise TokenRefused("exp")
         if seconds(claims, "iat") > now + CLOCK_LEEWAY_SECONDS:
             raise TokenRefused("iat")
-        # `max_age` is only a request; a provider may ignore it.
+        # Check the time of authentication: a provider may ignore the requested `max_age`.
         if seconds(claims, "auth_time") < now - MAX_AUTH_AGE_SECONDS - CLOCK_LEEWAY_SECONDS:
             raise TokenRefused("auth_time")
-        # Some providers let users enter any address, so an unverified one would sign in as another user.
+        # Refuse an unverified address: some providers let users enter any address, even that of another user.
         if claims.get("email_verified") is not True:
             raise TokenRefused("email_verified")
 
@@ -165,7 +166,7 @@ class SignInProvider:
         if self._client_secret is None:
             sent["client_id"] = self._client_id
         else:
-            # Both parts are form-encoded before they are joined (RFC 6749 2.3.1).
+            # Form-encode the id and the secret before they are joined (RFC 6749 2.3.1).
             pair = f"{quote(self._client_id, safe='')}:{quote(self._client_secret, safe='')}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         token = self._ask(address, headers, method="POST", body=urlencode(sent).encode()).get("id_token")

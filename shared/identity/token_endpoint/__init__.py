@@ -1,1 +1,1 @@
-"""The token endpoint of OAuth 2.0: exchange of secrets and workflow tokens, minting of attributions, metadata."""
+"""The token endpoint of OAuth 2.0: exchange secrets and workflow tokens, mint attributions, and describe the server."""

@@ -26,7 +26,7 @@ def mint_attribution(
     channel: str | None = None,
     reported_caller: ReportedCaller | None = None,
 ) -> MintedAttribution:
-    """Mint the header for one routed request, from the credential of a distribution's token.
+    """Mint the header for one request that a distribution routes. `credential` is that of the distribution's token.
 
     Raises PermissionDenied for any other credential, OrganizationSuspended, TargetDisabled, and ValidationFailed for
     reported values that are empty or longer than MAX_REPORTED_CHARACTERS.
@@ -38,13 +38,14 @@ def mint_attribution(
         raise OrganizationSuspended
     if not distribution.is_target_enabled:
         raise TargetDisabled
-    # Bounded here, because the names travel in a header of limited size.
+    # Limit the lengths, because a header with a limited size carries these values.
     _require_short("messageId", message_id)
     _require_short("channel", channel)
     if reported_caller is not None:
         _require_short("reportedCaller.id", reported_caller.id)
         _require_short("reportedCaller.display", reported_caller.display)
-    # Everything but the reported values comes from the distribution's row, so the sender cannot choose a payer.
+    # Take everything except the reported values from the distribution's row, so that the sender cannot choose a
+    # payer.
     attribution = Attribution(
         principal_id=distribution.principal_id,
         daemon_id=distribution.daemon_id,

@@ -14,7 +14,7 @@ def authorization_server_metadata(base_url: str) -> dict[str, Any]:
     return {
         "issuer": base_url,
         "token_endpoint": f"{base_url}/oauth/token",
-        # `none` is for workflows, which authenticate by the token that they exchange.
+        # Include `none` for workflows, which authenticate by the token that they exchange.
         "token_endpoint_auth_methods_supported": [*_CLIENT_AUTHENTICATION, "none"],
         "revocation_endpoint": f"{base_url}/oauth/revoke",
         "revocation_endpoint_auth_methods_supported": _CLIENT_AUTHENTICATION,

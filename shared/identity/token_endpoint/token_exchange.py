@@ -1,7 +1,7 @@
 """The token endpoint: exchange a client secret for an access token, revoke tokens and introspect them.
 
-Client credentials grant (RFC 6749 4.4), revocation (RFC 7009), introspection (RFC 7662). There are no refresh tokens. A
-client revokes and introspects only its own tokens.
+The endpoint implements the client credentials grant (RFC 6749 4.4), revocation (RFC 7009) and introspection (RFC
+7662). It issues no refresh tokens. A client revokes and introspects only its own tokens.
 """
 
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class PresentedToken(TypedDict):
 
 def authenticate_client(database: Database, *, client_id: str, client_secret: str) -> Client:
     """Return the deployment of a client id and secret. Raises InvalidClient."""
-    # One error for every cause, so that a client id cannot be probed.
+    # Raise one error for every cause, so that a client id cannot be probed.
     if not is_well_formed(client_secret, Prefix.CLIENT_SECRET):
         raise InvalidClient
     with database.transaction() as session:
@@ -88,9 +88,10 @@ def exchange(
     client_secret: str,
     scope: str | None = None,
 ) -> AccessToken:
-    """Exchange a client id and secret for a short-lived access token, narrowed to `scope` if given.
+    """Exchange a client id and secret for a short-lived access token. Narrow the token to `scope` if it is given.
 
-    Raises InvalidClient, UnauthorizedClient when the organization is suspended or no version is active, InvalidScope.
+    Raises InvalidClient, InvalidScope, and UnauthorizedClient if the organization is suspended or no version is
+    active.
     """
     client = authenticate_client(database, client_id=client_id, client_secret=client_secret)
     return issue_token(keys, settings, client, scope)
@@ -137,7 +138,7 @@ def revoke(
     **presented: Unpack[PresentedToken],
 ) -> None:
     """Revoke one of the client's own access tokens; any other token is ignored. Raises InvalidClient."""
-    # RFC 7009 2.2: an invalid token is no error, because it is already unusable.
+    # Ignore an invalid token, which is already unusable, instead of raising an error (RFC 7009 2.2).
     client, claims = _find_own_claims(database, settings, keys, presented)
     if claims is None:
         return
@@ -157,13 +158,16 @@ def revoke(
 def introspect(
     database: Database, settings: Settings, keys: SigningKeys, **presented: Unpack[PresentedToken]
 ) -> dict[str, Any]:
-    """Return the description of one of the client's own live tokens (RFC 7662 2.2), else `{"active": false}`."""
+    """Return the description of a token (RFC 7662 2.2).
+
+    If the token is not a live token of this client, the description is `{"active": false}`.
+    """
     _, claims = _find_own_claims(database, settings, keys, presented)
     if claims is None:
         return {"active": False}
     with database.transaction() as session:
         runtime = find_live_runtime(session, claims)
-    # A token that would be refused is reported as inactive, for any reason.
+    # If a request with this token would be refused for any reason, report the token as inactive.
     if runtime is None or runtime.is_suspended:
         return {"active": False}
     return {
@@ -185,7 +189,7 @@ def introspect(
 def _narrow(held: frozenset[Permission], scope: str | None) -> frozenset[Permission]:
     """Return the permissions in the requested scope, or all if none is requested.
 
-    Raises InvalidScope for a permission that is unknown or not held.
+    Raises InvalidScope if a requested permission is unknown or the client does not hold it.
     """
     if scope is None:
         return held
@@ -199,7 +203,7 @@ def _narrow(held: frozenset[Permission], scope: str | None) -> frozenset[Permiss
 def _find_own_claims(
     database: Database, settings: Settings, keys: SigningKeys, presented: PresentedToken
 ) -> tuple[Client, AccessClaims | None]:
-    """Return the client, and the claims of the token if it is one of its own. Raises InvalidClient."""
+    """Return the client, and the claims of the token if it belongs to this client. Raises InvalidClient."""
     client = authenticate_client(
         database, client_id=presented["client_id"], client_secret=presented["client_secret"]
     )
@@ -256,7 +260,7 @@ _CLIENTS = (
     .join(deployments, deployments.c.id == client_credentials.c.deployment_id)
     .join(organizations, organizations.c.id == deployments.c.organization_id)
     .join(identities, identities.c.id == deployments.c.daemon_identity_id)
-    # Outer join: a client without an active version authenticates, and gets a more precise error.
+    # Use an outer join: a client without an active version authenticates here and gets a more precise error later.
     .outerjoin(
         versions, and_(versions.c.id == deployments.c.active_version_id, versions.c.revoked_at.is_(None))
     )

@@ -1,8 +1,9 @@
 """Token exchange (RFC 8693): exchange the token of a GitHub workflow for a Version access token, once per token.
 
-The workflow must run in the deployment's repository, at its ref and in its environment. A known repository id under
-another name is a renamed repository and is accepted; the known name with another id is refused. Names and ids are
-unique per issuer only, so the issuer of the first accepted token is stored with them.
+The workflow must run in the deployment's repository, at its ref and in its environment. A token with the known
+repository id and another name comes from a renamed repository and is accepted. A token with the known name and
+another id is refused. Names and ids are unique only within one issuer, so the issuer of the first accepted token is
+stored with the ids.
 """
 
 from hashlib import sha256
@@ -47,14 +48,14 @@ def exchange_workflow_token(
     """Exchange a workflow's token for a short-lived access token, narrowed to `scope` if given.
 
     Raises SubjectTokenRefused for any fault of the token; the log has the reason. Raises InvalidClient,
-    UnauthorizedClient and InvalidScope as `exchange` does.
+    UnauthorizedClient and InvalidScope for the same reasons as `exchange`.
     """
     try:
         claims = verify_workflow_token(issuers, subject_token, audience=settings.base_url, now=keys.now())
         with database.transaction() as session:
             repository = _find(session, client_id)
             _require_match(repository, claims)
-            # Rolled back if the client turns out to be invalid, so that the token can be used later.
+            # An error below rolls this use back, so that the token can be used again after an invalid client.
             _use_once(session, claims)
             _pin(session, repository, claims)
             client = find_client(session, repository.credential_id)
@@ -100,7 +101,8 @@ def _require_match(repository: Any, claims: WorkflowClaims) -> None:
         raise TokenRefused("repository id")
     if repository.repository_owner_id not in (None, claims.repository_owner_id):
         raise TokenRefused("owner id")
-    # Without a configured ref every branch and tag matches, but never a pull request: anyone may be its author.
+    # Without a configured ref, accept every branch and tag but no pull request: anyone may be the author of a pull
+    # request.
     if repository.ref is None:
         if claims.ref.startswith(_PULL_REQUESTS):
             raise TokenRefused("pull request")
@@ -112,8 +114,8 @@ def _require_match(repository: Any, claims: WorkflowClaims) -> None:
 
 
 def _use_once(session: Session, claims: WorkflowClaims) -> None:
-    """Store a token as used, among the revoked tokens, until it has expired. Raises TokenRefused for a second use."""
-    # Hashed with the issuer, because token ids are unique per issuer only.
+    """Store a token as revoked until it expires, so that it is used once. Raises TokenRefused for a second use."""
+    # Hash the id together with the issuer, because token ids are unique only within one issuer.
     used = sha256(f"{claims.issuer} {claims.token_id}".encode()).hexdigest()
     until = func.to_timestamp(claims.expires_at_seconds + 2 * CLOCK_LEEWAY_SECONDS)
     first = insert(revoked_tokens).values(jti=f"workflow {used}", expires_at=until).on_conflict_do_nothing()
@@ -122,7 +124,7 @@ def _use_once(session: Session, claims: WorkflowClaims) -> None:
 
 
 def _pin(session: Session, repository: Any, claims: WorkflowClaims) -> None:
-    """Store the issuer and ids of the first token, and the new name of a renamed repository."""
+    """Store the issuer and ids of the first accepted token, and the new name of a renamed repository."""
     pinned = {
         "issuer": claims.issuer,
         "repository": claims.repository,
