@@ -9,14 +9,15 @@ from shared.db.database import Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryBacklog:
-    """The number of due messages, the age of the oldest, and the number of dead ones."""
+    """The number of due messages, the age in seconds of the oldest due message, and the number of dead messages."""
 
     due: int
     oldest_due_seconds: float
     dead: int
 
 
-# Each half reads its partial index. Messages with a later attempt, or for a disabled endpoint, are no backlog.
+# Both subqueries read partial indexes. Exclude messages whose next attempt is in the future, or whose endpoint is
+# disabled: they are no backlog.
 _BACKLOG = text(
     """
 SELECT count(*) AS due, coalesce(extract(epoch FROM now() - min(due_at)), 0) AS oldest_due_seconds,

@@ -1,7 +1,8 @@
-"""The port of a kind of delivery: where its messages go, asked at every attempt.
+"""The interface through which the outbox gets the address of a message, at every attempt.
 
-So a moved destination, a rotated secret and a removed endpoint take effect with the next attempt, and the outbox
-holds no copy of a secret. A kind without a channel stores its encrypted address with each message.
+Each kind of delivery may have a channel. The channel returns the present address, so a moved destination, a rotated
+secret or a removed endpoint takes effect with the next attempt, and the outbox holds no copy of a secret. If a kind has
+no channel, each of its messages stores its own encrypted address.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ class Message:
     sealed_address: bytes | None = field(repr=False)
     sequence: int | None
     attempted_at: datetime
-    """By the database's clock: with a wrong clock of a worker, receivers would refuse the signature."""
+    """The time of the attempt by the database's clock, because a worker's wrong clock would invalidate signatures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +39,10 @@ class Address:
 
 
 class Channel(Protocol):
-    """One kind of delivery."""
+    """Finds and disables the destinations of one kind of delivery."""
 
     def find_address(self, session: Session, message: Message) -> Address | None:
-        """Return where and how to post this message now; None if its destination is gone."""
+        """Return the URL and headers with which to post this message now; None if its destination is gone."""
 
     def disable(self, session: Session, destination_id: UUID, address: Address) -> bool:
         """Disable a destination that responded 410. Return False if its address has changed since."""

@@ -1,9 +1,9 @@
-"""Claim messages round robin, and record the result of an attempt.
+"""Claim messages round-robin, and record the result of an attempt.
 
-Organizations take turns, and within each its destinations (`shared/fairness/fair_queueing.py`). `is_ready` marks the
-claimable rows; a claim moves `due_at` to the end of its lease. Claimers run one at a time, so the limit per
-destination is exact. Only the newest claim, counted by `claims`, may record a failure; any claim
-may record a delivery.
+Organizations take turns, and so do the destinations of each organization (`shared/fairness/fair_queueing.py`).
+`is_ready` marks the rows that may be claimed. A claim moves `due_at` to the end of the claim's lease. Claimers run
+one at a time, so the limit per destination is exact. The column `claims` counts the claims of a message: only the
+newest claim may record a failure, but any claim may record a delivery.
 """
 
 from collections.abc import Collection, Hashable, Mapping
@@ -23,7 +23,7 @@ from shared.deliveries.schedule import SPREAD
 from shared.fairness.fair_queueing import RoundRobin, next_round_robin
 
 LEASE = timedelta(seconds=60)
-"""Longer than any attempt lasts."""
+"""The time until another worker may claim the message again: longer than any attempt takes."""
 
 _UNDER_WAY = text(
     """
@@ -61,7 +61,7 @@ SELECT id, kind, destination_id, content_type, body, address_encrypted, sequence
 FROM deliveries WHERE {_LEASED.held}
 """  # noqa: S608 (a condition from the code)
 )
-# Without the fencing token: a delivery is a fact, even if the claim was lost meanwhile.
+# Do not compare the fencing token: the message was delivered, even if another worker has claimed it since.
 _DELIVERED = text(
     """
 UPDATE deliveries
@@ -78,8 +78,8 @@ SET state = 'Waiting', attempts = attempts + 1, lapses = 0, is_ready = false, la
 WHERE {_LEASED.held}
 """  # noqa: S608 (a condition from the code)
 )
-# All ready messages of the destination are postponed too: they would meet the same open breaker. Locked rows are
-# skipped, even the message itself, because a statement that gives up a destination locks many rows.
+# Postpone all ready messages of the destination: the same breaker is open for them. Skip locked rows, even the claimed
+# message's row, because a statement that gives up a destination locks many rows and would make this one wait.
 _POSTPONE = text(
     f"""
 UPDATE deliveries SET state = 'Waiting', is_ready = false, due_at = now() + :wait
@@ -120,11 +120,11 @@ class Claimed:
     attempts: int
     attempt_limit: int
     lapses: int
-    """Consecutive claims that ended without a record, because their workers died."""
+    """The number of consecutive claims whose workers died before they recorded a result."""
 
 
 class Claimer:
-    """Claims messages one after the other in one transaction, while no other process claims."""
+    """Claims messages one after the other in one transaction, during which no other process can claim."""
 
     def __init__(self, session: Session, rotation: RoundRobin) -> None:
         self._session = session
@@ -134,9 +134,9 @@ class Claimer:
         self._under_way = {(row.organization_id, row.destination_id): (row.number, row.most) for row in rows}
 
     def claim(self, full_organizations: Collection[Hashable] = ()) -> Claim | None:
-        """Claim the next message in turn; None if no message may be claimed.
+        """Claim the next message in turn. Return None if no message may be claimed.
 
-        Skips `full_organizations`, and destinations at their limit of messages in flight.
+        Skips the organizations in `full_organizations`, and destinations at their limit of messages in flight.
         """
         row = self._rotation.claim(
             self._session,
@@ -148,7 +148,7 @@ class Claimer:
         )
         if row is None:
             return None
-        # The lowest limit among a destination's messages in flight applies to all of them.
+        # Keep the lowest limit of the destination's messages in flight, which applies to all of them.
         number, most = self._under_way.get((row.tenant, row.member), (0, row.in_flight_limit))
         self._under_way[row.tenant, row.member] = number + 1, min(most, row.in_flight_limit)
         return Claim(
@@ -184,14 +184,14 @@ def find_claimed(session: Session, claim: Claim) -> Claimed | None:
 
 
 def record_delivered(session: Session, claim: Claim, *, status: int) -> None:
-    """Record the delivery and delete the message's body."""
+    """Record that a message was delivered, and delete its body."""
     _end(session, claim, _DELIVERED, {"id": claim.id, "status": status})
 
 
 def record_failed(
     session: Session, claim: Claim, *, status: int | None, code: str | None, wait_seconds: int
 ) -> None:
-    """Record a failed attempt and when the next one is due."""
+    """Record a failed attempt, and make the next attempt due in `wait_seconds`."""
     session.execute(
         _FAILED,
         {
@@ -206,7 +206,7 @@ def record_failed(
 
 
 def postpone(session: Session, claim: Claim, *, wait_seconds: float) -> None:
-    """Postpone a message without an attempt, with all ready messages of its destination."""
+    """Postpone a message and all other ready messages of its destination, without counting an attempt."""
     session.execute(
         _POSTPONE,
         {
@@ -220,12 +220,12 @@ def postpone(session: Session, claim: Claim, *, wait_seconds: float) -> None:
 
 
 def record_dead(session: Session, claim: Claim, *, status: int | None, code: str | None) -> None:
-    """Record that the message was given up."""
+    """Record that no further attempt to deliver the message is made."""
     _end(session, claim, _DEAD, {"id": claim.id, "token": claim.claim, "status": status, "code": code})
 
 
 def _end(session: Session, claim: Claim, statement: Executable, values: Mapping[str, Any]) -> None:
-    """End a message and release the next one of its order."""
+    """End a message, and release the next ordered message to the same destination."""
     if not claim.is_ordered:
         session.execute(statement, values)
         return

@@ -1,7 +1,8 @@
 """Notification endpoints of destinations, and the channel that posts signed messages to them.
 
-Each kind of destination has a table of its own, with its key and `url_encrypted`, `disabled_at` and `created_at`. The
-URL may contain a secret, so it is encrypted. An endpoint that responded 410 is disabled until it is set again.
+Each kind of destination has a separate table. Besides the destination's id, each table has the columns `url_encrypted`,
+`disabled_at` and `created_at`. The URL may contain a secret, so it is encrypted. An endpoint that responded 410 is
+disabled until it is set again.
 Messages are signed as Standard Webhooks (version 1.0.0) with every secret that is valid at the attempt.
 """
 
@@ -25,13 +26,13 @@ from shared.encryption import Encryption
 
 REMOVED = "endpoint_removed"
 Complete = Callable[[Session, bytes], bytes]
-"""Adds to a body what no row may hold, such as links to files."""
+"""Returns a body with secrets added that no row may store, such as links to files."""
 ListSecrets = Callable[[Session, Encryption, UUID], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """The notification endpoint of a destination; `disabled_at` is when it responded 410."""
+    """The notification endpoint of a destination. `disabled_at` is the time when the endpoint responded 410."""
 
     url: str = field(repr=False)
     disabled_at: datetime | None
@@ -39,7 +40,7 @@ class Endpoint:
 
 
 class Endpoints:
-    """The endpoints of one kind of destination."""
+    """Reads and changes the endpoints of one kind of destination."""
 
     def __init__(self, table: Table, key: Column[UUID]) -> None:
         self._table, self._key = table, key
@@ -47,11 +48,11 @@ class Endpoints:
     def put(
         self, session: Session, settings: Settings, destination_id: UUID, url: str, **values: object
     ) -> None:
-        """Set or replace an endpoint; waiting notifications go there from now on.
+        """Set or replace an endpoint. Waiting notifications are sent to the new URL from the next attempt on.
 
         Raises SchemeRefused, UrlRefused and AddressRefused for a URL that could never be posted to.
         """
-        # Refused now: the owner would not see the failure of the first notification.
+        # Refuse an invalid URL when the endpoint is set: the owner would not see a failed notification.
         parse_url(url, EgressPolicy.of(settings), with_secrets=True)
         # Setting an endpoint also enables it.
         changes = {**values, "url_encrypted": Encryption(settings).encrypt(url), "disabled_at": None}
@@ -59,7 +60,7 @@ class Endpoints:
         session.execute(statement.on_conflict_do_update(index_elements=[self._key], set_=changes))
 
     def find(self, session: Session, settings: Settings, destination_id: UUID) -> Endpoint | None:
-        """Return an endpoint, disabled or not; None if there is none."""
+        """Return the endpoint of a destination, even if the endpoint is disabled; None if there is none."""
         row = session.execute(select(self._table).where(self._key == destination_id)).one_or_none()
         if row is None:
             return None
@@ -67,7 +68,7 @@ class Endpoints:
         return Endpoint(url=url, disabled_at=row.disabled_at, created_at=row.created_at)
 
     def remove(self, session: Session, destination_id: UUID) -> bool:
-        """Delete an endpoint and give up its waiting messages. Return False if there was none."""
+        """Delete an endpoint, and mark its waiting messages as dead. Return False if there was no endpoint."""
         removed = session.execute(delete(self._table).where(self._key == destination_id))
         if removed.rowcount:
             outbox.give_up(session, destination_id=destination_id, code=REMOVED)
@@ -106,7 +107,7 @@ class EndpointChannel:
         self._complete = complete
 
     def find_address(self, session: Session, message: Message) -> Address | None:
-        """Return the endpoint with the signature's three headers; None if it is missing or disabled."""
+        """Return the endpoint's URL and the signature's three headers; None if the endpoint is missing or disabled."""
         endpoint = self._endpoints.find_enabled(session, message.destination_id)
         secrets = self._list_secrets(session, self._encryption, message.destination_id)
         if endpoint is None or not secrets:
@@ -117,7 +118,7 @@ class EndpointChannel:
 
     def disable(self, session: Session, destination_id: UUID, address: Address) -> bool:
         """Disable the endpoint until it is set again. Return False if it was replaced or removed meanwhile."""
-        # Locked, so that a replacement that commits at the same time is not disabled.
+        # Lock the row, so that a URL that is set at the same time is not disabled.
         row = self._endpoints.lock(session, destination_id)
         if row is None or self._encryption.decrypt(bytes(row.url_encrypted)) != address.url:
             return False

@@ -1,9 +1,9 @@
-"""Keep ordered messages to a destination in order: one is the head, the others are held until it ends.
+"""Deliver ordered messages to a destination in order: the first is the head, and all others are held.
 
-The head is the only ordered message of its destination that may be claimed; it stays head while it waits for another
-attempt. When it is delivered or given up, the first held message becomes the head. A held message is not ready and
-its `due_at` is the end of time, so no query for due messages finds it. Every flow that adds an ordered message or
-ends one first takes the destination's lock and keeps it until the commit, so no end is missed.
+The head is the only ordered message of its destination that may be claimed. A message stays the head while it waits for
+another attempt. When the head is delivered or given up, the first held message becomes the head. A held message is not
+ready, and its `due_at` is the end of time, so no query for due messages finds it. A transaction that adds or ends an
+ordered message first locks the destination's order until the commit, so a new message cannot miss the end of the head.
 """
 
 from datetime import UTC, datetime
@@ -39,12 +39,12 @@ WHERE is_held AND NOT EXISTS (
 
 
 def lock_order(session: Session, destination_id: UUID) -> None:
-    """Lock a destination's order until this transaction ends. Call it before locking any of its rows."""
+    """Lock a destination's order until this transaction ends. Call this function before you lock rows of messages."""
     take_for(session, AdvisoryLock.DELIVERY_ORDER, destination_id)
 
 
 def place_last(session: Session, destination_id: UUID) -> dict[str, ColumnElement[Any]]:
-    """Return the columns of a message that is last in its destination's order, and its head if there is none."""
+    """Return the column values of a new last message in an order; the message is the head if the order has none."""
     lock_order(session, destination_id)
     ours = _table.destination_id == destination_id
     last = select(func.max(_table.place)).where(ours, _table.place.is_not(None)).scalar_subquery()
@@ -53,22 +53,23 @@ def place_last(session: Session, destination_id: UUID) -> dict[str, ColumnElemen
         "place": func.coalesce(last, 0) + 1,
         "is_held": is_behind,
         "is_ready": ~is_behind,
-        # clock_timestamp() and not now(), so that the messages of one transaction keep their order.
+        # Use clock_timestamp(): now() would be the same for all messages of one transaction, which would lose their
+        # order.
         "due_at": case((is_behind, literal(FAR_FUTURE)), else_=func.clock_timestamp()),
     }
 
 
 def release_next(session: Session, destination_id: UUID) -> None:
-    """Make the destination's first held message the head, unless there is a head. The caller holds the lock."""
+    """Make the destination's first held message the head, unless there is a head. The caller must hold the lock."""
     session.execute(_RELEASE, {"destination": destination_id})
 
 
 def release_stalled(database: Database) -> int:
-    """Release orders after a process of the previous release ended their head; return how many."""
+    """Release each order whose head was ended by a process of the previous release. Return the number of orders."""
     with database.autocommit() as session:
         stalled = session.execute(_STALLED, {"limit": STALLED_LIMIT}).scalars().all()
     for destination_id in stalled:
-        # Re-checked under the lock: the unlocked query may be out of date.
+        # Check again under the lock: the result of the unlocked query may be out of date.
         with database.transaction() as session:
             lock_order(session, destination_id)
             release_next(session, destination_id)

@@ -1,6 +1,6 @@
-"""Manage an organization's notification endpoint; list its deliveries and resend dead letters.
+"""Manage an organization's notification endpoint; list the organization's deliveries and resend dead letters.
 
-Setting the endpoint issues the secret that signs its messages; it is shown once.
+A call that sets the endpoint issues the secret that signs the endpoint's messages. The secret is shown only once.
 """
 
 from collections.abc import Sequence
@@ -28,13 +28,13 @@ from shared.identity.secrets import Secret, issue_webhook_secret
 from shared.pagination import Page, Position
 
 KIND = "organization"
-"""The kind of these deliveries; the destination's id is the organization's."""
+"""The kind of deliveries to organizations. The id of the destination is the organization's id."""
 _endpoints = Endpoints(organization_endpoints, organization_endpoints.c.organization_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrganizationEndpoint:
-    """An organization's notification endpoint; `disabled_at` is when it responded 410."""
+    """An organization's notification endpoint. `disabled_at` is the time when the endpoint responded 410."""
 
     organization_id: UUID
     url: str = field(repr=False)
@@ -44,7 +44,7 @@ class OrganizationEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuedEndpoint:
-    """An endpoint with its secret, which is shown only now."""
+    """A new endpoint with its secret, which no later call returns."""
 
     endpoint: OrganizationEndpoint
     webhook_secret: Secret
@@ -53,12 +53,12 @@ class IssuedEndpoint:
 def set_endpoint(
     session: Session, settings: Settings, *, actor: Actor, organization_id: UUID, url: str
 ) -> IssuedEndpoint:
-    """Set or replace the endpoint with a new secret; waiting messages use both from now on.
+    """Set or replace the endpoint, and issue a new secret. Waiting messages use the new URL and secret from now on.
 
     Raises SchemeRefused, UrlRefused, AddressRefused and PermissionDenied.
     """
     _authorize(session, actor, organization_id)
-    # Always a new one: it is shown only once, so setting the endpoint again is how a lost one is replaced.
+    # Always issue a new secret: secrets are shown only once, so an owner who lost one sets the endpoint again.
     secret = issue_webhook_secret()
     sealed = Encryption(settings).encrypt(secret.value)
     _endpoints.put(session, settings, organization_id, url, webhook_secret_encrypted=sealed)
@@ -75,7 +75,7 @@ def get_endpoint(
 
 
 def remove_organization_endpoint(session: Session, *, actor: Actor, organization_id: UUID) -> None:
-    """Delete the endpoint; its waiting messages become dead and can be replayed to the next one."""
+    """Delete the endpoint. Its waiting messages become dead and can be replayed after another endpoint was set."""
     _authorize(session, actor, organization_id)
     if _endpoints.remove(session, organization_id):
         _record(session, actor, "notification_endpoint.removed", organization_id)
@@ -119,17 +119,17 @@ def replay_notifications(
     since: datetime | None = None,
     cursor: UUID | None = None,
 ) -> Replayed:
-    """Replay undelivered notifications in order, including those missed by a disabled endpoint."""
+    """Replay undelivered notifications in order, including those for a disabled endpoint."""
     _authorize(session, actor, organization_id)
     replayed = replays.replay(session, destination_id=organization_id, since=since, cursor=cursor)
-    # An empty replay changed nothing, so the audit trail has no event of it.
+    # Record only a replay that sent something: an empty replay changed nothing.
     if replayed.count:
         _record(session, actor, "notifications.replayed", organization_id, count=replayed.count)
     return replayed
 
 
 def make_channel(encryption: Encryption) -> EndpointChannel:
-    """Return the channel of these deliveries."""
+    """Return the channel that posts an organization's notifications to its endpoint."""
     return EndpointChannel(encryption, _endpoints, _list_secrets)
 
 
@@ -138,12 +138,12 @@ def _list_secrets(session: Session, encryption: Encryption, organization_id: UUI
     sealed = session.execute(
         select(organization_endpoints.c.webhook_secret_encrypted).where(of_organization)
     ).scalar_one_or_none()
-    # No secret, no signature: the channel finds that the endpoint is gone and gives the message up.
+    # Return no secret if the endpoint was removed: the channel then finds no endpoint, and the message is given up.
     return [] if sealed is None else [encryption.decrypt(bytes(sealed))]
 
 
 def _authorize(session: Session, actor: Actor, organization_id: UUID) -> None:
-    # Permission first: only an operator learns that an organization does not exist.
+    # Check the permission first, so that only an operator learns that an organization does not exist.
     authorize_administration(actor, Permission.ORGANIZATION_MANAGE, organization_id)
     require_organization(session, organization_id)
 

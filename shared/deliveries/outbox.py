@@ -1,7 +1,8 @@
 """The outbox: messages to other services, written in the transaction that causes them and kept until delivered.
 
-Delivery is at least once, always under the delivery's id. A body may contain personal data: it is deleted on
-delivery, and with its row some weeks after the message was given up.
+A message is delivered at least once, and every attempt sends the same delivery id. A body may contain personal data,
+so it is deleted when the message is delivered. If the message was given up, the body is deleted with its row some
+weeks later.
 """
 
 from dataclasses import dataclass
@@ -22,13 +23,13 @@ from shared.messaging.jobs import Job
 from shared.messaging.queues import NOTIFICATIONS
 from shared.pagination import Page, Position, descending, paginate
 
-# A worker holds a body in memory while it sends it.
+# Limit the size, because a worker holds the whole body in memory while it posts the message.
 MAX_BODY_BYTES = 8 << 20
 DEFAULT_IN_FLIGHT = 4
 MISSED = "endpoint_disabled"
-"""The code of a message for a disabled endpoint: it is dead from the start and waits for a replay."""
+"""The code of a message for a disabled endpoint. Such a message is dead from the start and waits for a replay."""
 _OPEN = ("Waiting", "Sending")
-# Never held: a dead message must not stop the ordered ones behind it.
+# Do not hold such a message: it is dead and must not block later ordered messages.
 _MISSED_VALUES = {"state": "Dead", "last_code": MISSED, "ended_at": func.now(), "is_held": False}
 
 _table = deliveries.c
@@ -53,7 +54,7 @@ class SendDeliveries(Job):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A delivery as lists show it."""
+    """The state of a delivery, without its body and address."""
 
     id: UUID
     kind: str
@@ -63,9 +64,9 @@ class Delivery:
     state: DeliveryState
     attempts: int
     due_at: datetime
-    """When the next attempt is due, while it waits and is not held."""
+    """The time when the next attempt is due, if the delivery waits and is not held."""
     is_held: bool
-    """Whether it waits for an earlier message in its destination's order."""
+    """Whether the delivery waits for an earlier ordered message to the same destination."""
     last_status: int | None
     last_code: str | None
     """Why the last attempt failed, if there was no response."""
@@ -92,8 +93,9 @@ def enqueue_delivery(
 ) -> UUID:
     """Enqueue a message to be posted after the commit; return its id. Raises DeliveryTooLarge.
 
-    The channel of `kind` supplies URL and signature at each attempt, or else `sealed_address` (from `seal_address`)
-    does. An `ordered` message waits for all earlier ordered ones to end. `is_missed` stores it for a replay only.
+    At each attempt, the URL and the signature come from the channel of `kind`, or from `sealed_address` (made by
+    `seal_address`) if the kind has no channel. An `ordered` message waits until all earlier ordered messages to the
+    destination have ended. With `is_missed` the message is stored only for a replay.
     """
     if len(body) > MAX_BODY_BYTES:
         raise DeliveryTooLarge
@@ -142,25 +144,27 @@ def list_deliveries(
 
 
 def give_up(session: Session, *, destination_id: UUID, code: str, sealed_address: bytes | None = None) -> int:
-    """Mark all undelivered messages to a destination that is gone as dead; return how many.
+    """Mark all undelivered messages to a removed destination as dead. Return the number of messages.
 
-    An attempt in flight cannot be recalled: it is the last one, and recorded only if it is delivered. With
-    `sealed_address`, only messages with this address are given up, because the destination may have moved.
+    An attempt in flight cannot be stopped. It is the message's last attempt, and its result is recorded only if the
+    message is delivered. With `sealed_address`, only messages with this address are given up, because the destination
+    may have moved.
     """
-    # Before any row is locked, as in every change of an order: one sequence of locks cannot deadlock.
+    # Lock the order before any row, as every change of an order does: transactions that lock in one sequence cannot
+    # deadlock.
     lock_order(session, destination_id)
     given_up = update(deliveries).where(_table.destination_id == destination_id, _table.state.in_(_OPEN))
     if sealed_address is not None:
         given_up = given_up.where(_table.address_encrypted == sealed_address)
     values = {"state": "Dead", "last_code": code, "ended_at": func.now(), "is_held": False}
     count = session.execute(given_up.values(values)).rowcount
-    # Messages with another address may have waited behind those that were given up.
+    # Release the next message: messages with another address may have waited behind those that were given up.
     release_next(session, destination_id)
     return count
 
 
 def readdress(session: Session, *, destination_id: UUID, sealed_address: bytes) -> None:
-    """Send a destination's undelivered messages to another address from the next attempt on."""
+    """Change the address of a destination's undelivered messages. The next attempt uses the new address."""
     lock_order(session, destination_id)
     is_open = (_table.destination_id == destination_id, _table.state.in_(_OPEN))
     session.execute(update(deliveries).where(*is_open).values(address_encrypted=sealed_address))

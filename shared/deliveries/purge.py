@@ -1,6 +1,6 @@
 """Delete old rows of the outbox: delivered messages, and later dead letters with their bodies.
 
-The sweep also releases orders that have stalled.
+The sweep also releases orders whose held messages have no head (`ordering.py`).
 """
 
 from datetime import timedelta
@@ -16,7 +16,7 @@ from shared.runtime.batches import run_in_batches
 BATCH_SIZE = 500
 DELIVERED_KEPT = timedelta(days=7)
 DEAD_KEPT = timedelta(days=30)
-"""How long a dead message can be replayed."""
+"""The time for which a dead message is kept and can be replayed."""
 
 _PURGE = text(
     """
@@ -34,7 +34,7 @@ def _purge_deliveries(context: Context) -> int:
 
 
 def purge_deliveries(database: Database) -> int:
-    """Delete old deliveries in batches; return how many."""
+    """Delete old deliveries in batches. Return the number of deleted deliveries."""
     release_stalled(database)
     ended = (("Delivered", DELIVERED_KEPT), ("Dead", DEAD_KEPT))
     return sum(

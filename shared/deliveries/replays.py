@@ -1,7 +1,8 @@
 """Send waiting messages now, and replay dead ones.
 
-Each is sent under its id, so a receiver recognizes one it has. Dead messages without an order are sent one after the
-other in the order of their creation, as long as the destination accepts them. An ordered message keeps its place.
+Each message is sent with its original id, so a receiver can recognize a message that it already has. Dead messages
+that are not `ordered` are sent one after the other in the order of their creation, as long as the destination accepts
+them. An ordered message keeps its place in the order.
 """
 
 from collections.abc import Sequence
@@ -19,11 +20,11 @@ from shared.deliveries.tables import deliveries
 from shared.pagination import ascending
 
 REPLAY_LIMIT = 1000
-"""Most messages of one replay."""
+"""The most messages that one replay sends."""
 
 _table = deliveries.c
 _IN_ORDER = ascending(_table.created_at, _table.id)
-# One in flight at a time, each due a microsecond after the previous one, so that they arrive in order.
+# Allow one message in flight, and make each due a microsecond after the previous one, so that they arrive in order.
 _REVIVE = text(
     """
 UPDATE deliveries SET state = 'Waiting', attempts = 0, lapses = 0, ended_at = NULL,
@@ -35,7 +36,7 @@ FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS batch (id, number)
 WHERE deliveries.id = batch.id AND destination_id = :destination AND state = 'Dead'
 """
 )
-# A held message cannot be sent before its head, so the whole order's ready messages are made due.
+# A held message cannot be sent before the head of its order, so make the head due now instead.
 _HASTEN = text(
     """
 UPDATE deliveries SET is_ready = true, due_at = now()
@@ -47,17 +48,17 @@ WHERE destination_id = :destination AND state = 'Waiting' AND NOT is_held
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """How many messages are sent again, and the cursor of the next replay if there are more."""
+    """The number of messages that a replay sends, and the cursor of the next replay if there are more messages."""
 
     count: int
     next_cursor: UUID | None
 
 
 def resend_delivery(session: Session, *, destination_id: UUID, delivery_id: UUID) -> Delivery:
-    """Send a waiting or dead delivery now, under its id.
+    """Send a waiting or dead delivery now, with its original id.
 
-    For a held message, the first of its order is sent. Raises DeliveryNotFound, and DeliveryNotDead if it was
-    delivered.
+    If the delivery is held, the head of its order is sent instead. Raises DeliveryNotFound, and DeliveryNotDead if the
+    delivery has arrived.
     """
     lock_order(session, destination_id)
     found = get_delivery(session, destination_id=destination_id, delivery_id=delivery_id)
@@ -83,7 +84,7 @@ def replay(
 ) -> Replayed:
     """Replay dead and missed messages in the order of their creation, up to REPLAY_LIMIT.
 
-    `since` is the earliest creation time; `cursor` is the last message that the receiver has.
+    `since` is the earliest creation time; `cursor` is the id of the last message that the receiver has.
     """
     lock_order(session, destination_id)
     which = select(_table.id).where(_table.destination_id == destination_id, _table.state == text("'Dead'"))
@@ -100,7 +101,8 @@ def replay(
 def _later_than(session: Session, destination_id: UUID, cursor: UUID) -> ColumnElement[bool]:
     """Return the condition for messages created after the one at the cursor.
 
-    Ids of one millisecond have no order, so the row's creation time decides.
+    Ids that were created in the same millisecond have no order, so the condition compares the creation time of the
+    rows.
     """
     last = select(_table.created_at).where(_table.id == cursor, _table.destination_id == destination_id)
     written_at = session.execute(last).scalar_one_or_none()
@@ -110,7 +112,7 @@ def _later_than(session: Session, destination_id: UUID, cursor: UUID) -> ColumnE
 
 
 def _revive(session: Session, destination_id: UUID, ids: Sequence[UUID]) -> int:
-    """Make dead messages wait again, each behind the previous one. The caller holds the order's lock."""
+    """Make dead messages wait for an attempt again, in the order of `ids`. The caller must hold the order's lock."""
     if not ids:
         return 0
     values = {"destination": destination_id, "ids": [str(at) for at in ids], "held_until": FAR_FUTURE}

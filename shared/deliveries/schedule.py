@@ -1,6 +1,6 @@
 """The retry schedule of messages: the backoff that Standard Webhooks recommends, three days in total.
 
-Each wait is spread by 10 %, so that messages that failed together are not retried together.
+Each wait is changed at random by up to 10 %, so that messages that failed together are not retried together.
 """
 
 WAITS_SECONDS = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
@@ -9,5 +9,5 @@ SPREAD = 0.1
 
 
 def wait_seconds(attempts: int, retry_after_seconds: int | None) -> int:
-    """Return the wait after this many failed attempts, and at least what the destination asked for."""
+    """Return the seconds to wait after this many failed attempts, but at least `retry_after_seconds`."""
     return max(WAITS_SECONDS[min(attempts, len(WAITS_SECONDS)) - 1], retry_after_seconds or 0)

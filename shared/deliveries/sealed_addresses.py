@@ -1,4 +1,4 @@
-"""The channel of messages that store their own encrypted address: URL, headers and secret may all be secret."""
+"""The channel of messages that store their own address. The URL and headers may be secret, so they are encrypted."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from shared.encryption import Encryption
 def seal_address(
     encryption: Encryption, *, url: str, headers: Mapping[str, str], secret: str | None = None
 ) -> bytes:
-    """Encrypt the URL, the headers and the `whsec_…` secret to sign with."""
+    """Return the encrypted URL, headers and signing secret (`whsec_…`) of a message."""
     return encryption.encrypt(json.dumps({"url": url, "headers": dict(headers), "secret": secret}))
 
 
@@ -24,7 +24,7 @@ class SealedAddresses:
         self._encryption = encryption
 
     def find_address(self, session: Session, message: Message) -> Address | None:  # noqa: ARG002 (no row to ask)
-        """Decrypt the address, and sign the message if a secret was sealed with it."""
+        """Return the decrypted address; if it contains a signing secret, add the signature's headers."""
         if message.sealed_address is None:
             return None
         opened = json.loads(self._encryption.decrypt(message.sealed_address))
@@ -33,5 +33,5 @@ class SealedAddresses:
         return Address(url=opened["url"], headers={**opened["headers"], **signed})
 
     def disable(self, session: Session, destination_id: UUID, address: Address) -> bool:  # noqa: ARG002
-        """Return True: messages with the same address are given up together, so nothing is disabled."""
+        """Return True and change nothing: the sender gives up all messages with this address instead."""
         return True

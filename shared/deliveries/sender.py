@@ -1,8 +1,9 @@
-"""Send due messages: many at once, but few to one destination or of one organization.
+"""Send due messages. Many are sent at once, but only a few to one destination or for one organization.
 
-A process has one sender with threads of its own, shared among organizations (`shared/fairness/admission.py`), so that
-slow destinations block neither each other nor other jobs. One drain at a time claims messages and hands them to
-threads. A crash at any point leaves the message due again when its lease ends: delivery is at least once.
+A process has one sender with its own threads, which organizations share (`shared/fairness/admission.py`). So slow
+destinations block neither each other nor other jobs. One call of `send_due` at a time is the drain: it claims
+messages and passes them to threads. If the process crashes, the message becomes due again when its lease ends, so a
+message may be delivered more than once.
 """
 
 import threading
@@ -42,13 +43,13 @@ from shared.runtime.batches import must_stop
 log = get_logger(__name__)
 
 ATTEMPT_SECONDS = 10.0
-"""The time a destination has to respond."""
+"""The time within which a destination must respond."""
 CONNECT_SECONDS = 3.0
-"""The time each of its IP addresses has to accept the connection."""
+"""The time within which each IP address of a destination must accept the connection."""
 SLOW_SECONDS = 2.5
-"""A failure that took this long opens the server's circuit breaker."""
+"""A failed attempt that took at least this long opens the server's circuit breaker."""
 MAX_LAPSES = 10
-"""Consecutive worker deaths over one message before it is given up."""
+"""The message is given up after so many consecutive workers died while they sent it."""
 GONE = 410
 DESTINATION_GONE = "destination_gone"
 INTERRUPTED = "interrupted"
@@ -66,7 +67,7 @@ class Attempt:
 
 
 class Sender:
-    """Sends this process's share of due messages."""
+    """Claims and sends due messages, with the threads of one process."""
 
     def __init__(self, database: Database, settings: Settings, channels: Mapping[str, Channel]) -> None:
         self._database = database
@@ -86,15 +87,15 @@ class Sender:
         self._failure: BaseException | None = None
 
     def send_due(self) -> int:
-        """Send until nothing is due; return the number of attempts.
+        """Send messages until none is due. Return the number of attempts.
 
-        Returns 0 at once if a drain is running, which then checks for work again. Raises the last internal failure
-        after the rest was sent.
+        If another call is running, return 0 immediately; the running call then checks for due messages again. If an
+        internal error occurred, raise the last one after the other messages were sent.
         """
         with self._changed:
             self._is_asked = True
             self._changed.notify_all()
-            # The running drain sees `_is_asked` and checks for work again.
+            # Return without claiming: the running drain reads `_is_asked` and checks for due messages again.
             if self._is_draining or self._is_stopping:
                 return 0
             self._is_draining = True
@@ -103,20 +104,20 @@ class Sender:
         except BaseException:
             self._is_draining = False
             raise
-        # Raised only here, after the others were sent, so that the job fails and is retried.
+        # Raise the failure after the other messages were sent, so that the job fails and is retried.
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
         return attempts
 
     def stop(self) -> None:
-        """Stop claiming; the drain ends when its attempts have ended, within ATTEMPT_SECONDS."""
+        """Stop claiming messages. The drain ends when its attempts have ended, which takes at most ATTEMPT_SECONDS."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop, and wait for attempts in flight."""
+        """Stop claiming messages, and wait until all attempts in flight have ended."""
         self.stop()
         self._threads.shutdown()
 
@@ -127,7 +128,7 @@ class Sender:
             failpoints.hit("deliveries.claimed")
             with self._changed:
                 self._under_way += len(claims)
-                # There may be more due than idle threads could take.
+                # Claim again after this batch: more messages may be due than there were idle threads.
                 self._is_asked |= bool(claims)
             for claim, slot in claims:
                 self._threads.submit(self._deliver, claim, slot)
@@ -139,7 +140,7 @@ class Sender:
         return attempts
 
     def _claim(self) -> list[tuple[Claim, Slot]]:
-        """Claim as many messages as idle threads can send, each with a slot of its organization's share."""
+        """Claim at most as many messages as there are idle threads. Return each with a slot for its organization."""
         claims: list[tuple[Claim, Slot]] = []
         try:
             with self._database.transaction() as session:
@@ -157,11 +158,11 @@ class Sender:
         return claims
 
     def _wait_for_work(self) -> bool:
-        """Wait until there may be something to claim. Return False to end the drain."""
+        """Wait until a message may be claimable. Return False if the drain should end."""
         with self._changed:
             self._changed.wait_for(lambda: self._may_claim() or self._under_way == 0)
             if not self._may_claim():
-                # Under the lock that send_due() takes: a call after this point starts a drain of its own.
+                # Set this under the lock that send_due() takes, so that a later call of send_due() starts a new drain.
                 self._is_draining = False
                 return False
             self._is_asked = False
@@ -178,14 +179,15 @@ class Sender:
             self._failure = failure
         with self._changed:
             self._under_way -= 1
-            # The destination's or organization's next message may have waited for this attempt.
+            # Check for work again: another message of the destination or organization may have waited for this
+            # attempt to end.
             self._is_asked = True
             self._changed.notify_all()
 
     def _attempt(self, claim: Claim) -> None:
         with self._database.transaction() as session:
             claimed = find_claimed(session, claim)
-            # Another process has claimed it since: its lease had expired.
+            # The lease expired and another process has claimed the message, so leave the message to that process.
             if claimed is None:
                 return
             address = self._find_address(session, claimed)
@@ -217,12 +219,12 @@ class Sender:
 
     def _find_address(self, session: Session, claimed: Claimed) -> Address | None:
         if claimed.lapses >= MAX_LAPSES:
-            # Reading the address may be what kills the workers.
+            # Do not read the address: reading it may have caused the deaths of the workers.
             return None
         return self._channel(claimed).find_address(session, claimed.message)
 
     def _channel(self, claimed: Claimed) -> Channel:
-        # A kind without a channel stores its address with the message.
+        # If the kind has no channel, the message stores its own address.
         return self._channels.get(claimed.kind, self._sealed)
 
     def _post(self, claimed: Claimed, address: Address | None, origin: Origin | None) -> Attempt:
@@ -243,7 +245,7 @@ class Sender:
                 connect_seconds=CONNECT_SECONDS,
             )
         except BaseException as error:
-            # A refused connection counts too: what matters is how long it occupied a slot.
+            # Measure every failure, even a refused connection: a slow failure has occupied a slot for a long time.
             self._breakers.failed(origin, is_slow=time.monotonic() - started_at >= SLOW_SECONDS)
             if not isinstance(error, EgressError):
                 raise
@@ -254,7 +256,7 @@ class Sender:
     def _record(
         self, session: Session, claim: Claim, claimed: Claimed, address: Address | None, attempt: Attempt
     ) -> str:
-        """Record the result of an attempt; return its label for metrics."""
+        """Record the result of an attempt. Return the result's label for metrics."""
         if attempt.status is not None and attempt.status in _SUCCESSES:
             record_delivered(session, claim, status=attempt.status)
             return "delivered"
@@ -270,12 +272,12 @@ class Sender:
         return "failed"
 
     def _disable(self, session: Session, claimed: Claimed, address: Address) -> bool:
-        """Disable a destination that responded 410. Return False if it has moved meanwhile."""
+        """Disable a destination that responded 410. Return False if its address has changed since the attempt."""
         return self._channel(claimed).disable(session, claimed.message.destination_id, address)
 
     def _end_destination(self, session: Session, claim: Claim, claimed: Claimed, attempt: Attempt) -> None:
-        """Record the destination's 410 and give up its other messages."""
-        # Before any row is locked: record_dead() and give_up() take the same lock.
+        """Mark the message that got the 410 as dead, and give up all other messages to the destination."""
+        # Lock the order before any row is locked, because record_dead() and give_up() take this lock too.
         lock_order(session, claim.destination_id)
         record_dead(session, claim, status=attempt.status, code=attempt.code)
         give_up(

@@ -1,4 +1,4 @@
-"""The headers of Standard Webhooks (version 1.0.0), computed anew at every attempt."""
+"""The headers of Standard Webhooks (version 1.0.0). They contain the attempt's time, so each attempt has new ones."""
 
 import base64
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from shared.identity.credentials.webhook_secrets import sign
 
 def webhook_headers(message: Message, secrets: Sequence[str]) -> dict[str, str]:
     """Return the message's id, the attempt's time and one signature for each secret (`whsec_…`)."""
-    # Signed and sent as the same text, so that rounding cannot differ.
+    # Round once: the signature and the header must contain the same text.
     timestamp = str(int(message.attempted_at.timestamp()))
     headers = {"webhook-id": str(message.id), "webhook-timestamp": timestamp}
     if message.sequence is not None:

@@ -1,7 +1,8 @@
 """Tables of the outbox and of organizations' endpoints; mirrored by migrations 0005, 0014, 0027 and 0040.
 
 `due_at` is the time of the next attempt, or the end of the current attempt's lease. A message's body and address are
-deleted on delivery. An ordered message has a `place` among those to its destination; `ordering.py` defines `is_held`.
+deleted on delivery. `place` is an ordered message's position in its destination's order; `ordering.py` defines
+`is_held`.
 """
 
 import sqlalchemy as sa
@@ -47,7 +48,7 @@ deliveries = sa.Table(
     created_at(),
     one_of("state", "Waiting", "Sending", "Delivered", "Dead"),
     sa.CheckConstraint("(state IN ('Delivered', 'Dead')) = (ended_at IS NOT NULL)", name="ended"),
-    # A delivered message keeps no personal data, and a dead one can be replayed.
+    # Only a delivered message has no body: its personal data was deleted. A dead message keeps its body for a replay.
     sa.CheckConstraint("(state = 'Delivered') = (body IS NULL)", name="body"),
     sa.CheckConstraint("in_flight_limit BETWEEN 1 AND 16", name="in_flight_limit"),
     sa.CheckConstraint("attempt_limit BETWEEN 1 AND 10", name="attempt_limit"),
@@ -66,7 +67,7 @@ deliveries = sa.Table(
         postgresql_where=sa.text("state IN ('Waiting', 'Sending')"),
     ),
     sa.Index(
-        # By organization first: the claim walks from tenant to tenant (decision: fair-claims).
+        # Begin with the organization, because the claim goes from organization to organization (decision: fair-claims).
         "ix_deliveries_ready",
         "organization_id",
         "destination_id",
@@ -81,7 +82,7 @@ deliveries = sa.Table(
     sa.Index("ix_deliveries_due", "due_at", postgresql_where=sa.text("state IN ('Waiting', 'Sending')")),
     sa.Index("ix_deliveries_sending", "destination_id", postgresql_where=sa.text("state = 'Sending'")),
     sa.Index(
-        # Unique, so that a defect in the locking of an order fails and does not reorder messages.
+        # Make the index unique: if the locking has a defect, an insert fails and messages are not reordered.
         "ix_deliveries_order",
         "destination_id",
         "place",

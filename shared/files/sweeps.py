@@ -1,4 +1,4 @@
-"""Delete what crashes leave behind: staged bytes without a row, and records that are past their use."""
+"""Delete staged bytes that crashed uploads left without a row, and records that are no longer needed."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -22,10 +22,10 @@ log = get_logger(__name__)
 BATCH_SIZE = 1000
 _LIMIT = bindparam("limit", type_=Integer)
 EXPIRED_GRANT_KEPT = timedelta(days=1)
-"""How long the link of an expired grant reports that it expired, before it is unknown."""
+"""The time for which the link of an expired grant reports that the grant has expired, before the grant is deleted."""
 
 TOMBSTONE_KEPT = timedelta(minutes=1)
-"""How long the row of a crashed upload's bytes stays before the collector may delete it."""
+"""The time for which the row of a crashed upload stays before the collector may delete the row."""
 
 
 @sweep("files.sweep_staging", queue=RETENTION, every_seconds=30)
@@ -34,9 +34,9 @@ def _sweep_staging(context: StoreContext) -> int:
 
 
 def sweep_staging(database: Database, store: BlobStore) -> int:
-    """Discard the staged bytes of uploads that crashed before their commit; return how many.
+    """Discard the staged bytes of uploads that crashed before their commit. Return the number of uploads.
 
-    The store keeps each candidate locked meanwhile, so a running upload is never among them.
+    The store locks each candidate during the check, so a running upload is never discarded.
     """
     discarded = 0
     for candidates in store.list_unlocked():
@@ -53,10 +53,10 @@ def sweep_staging(database: Database, store: BlobStore) -> int:
     return discarded
 
 
-# A SELECT is not enough: the upload may have crashed while its COMMIT was running. An INSERT of the same key waits for
-# that commit and decides: either the row is the upload's and its bytes are kept, or it is the sweep's and they go. The
-# sweep's row stays longer than any statement may run (`STATEMENT_TIMEOUT_MS`), so a late statement of the crashed
-# upload fails on the unique key.
+# Do not use a SELECT: the upload may have crashed while its COMMIT was running. An INSERT of the same key waits for that
+# commit. If the upload's row was committed, the INSERT finds a conflict and the bytes are kept. Otherwise the INSERT adds
+# a row and the bytes are deleted. The sweep's row stays longer than any statement may run (`STATEMENT_TIMEOUT_MS`), so a
+# late statement of the crashed upload fails on the unique key.
 
 _CLAIM_ORPHANS = text(
     """
@@ -69,7 +69,7 @@ ON CONFLICT DO NOTHING RETURNING version_id
 
 
 def claim_orphans(database: Database, ids: Sequence[UUID]) -> set[UUID]:
-    """Insert a row pending deletion for each of these bytes that has no row; return the ids inserted."""
+    """Insert a row that is pending deletion for each id without a row. Return the inserted ids."""
     with database.transaction() as session:
         return set(
             session.execute(
@@ -86,7 +86,7 @@ def _purge_records(context: Context) -> int:
 
 
 def purge_operations(database: Database, retention: timedelta) -> int:
-    """Delete operations older than `retention`; return how many."""
+    """Delete operations that are older than `retention`. Return the number of deleted operations."""
     key = (operations.c.executor_id, operations.c.kind, operations.c.operation_id)
     old = select(*key).where(operations.c.created_at < func.now() - literal(retention)).limit(_LIMIT)
     forget = delete(operations).where(tuple_(*key).in_(old))
@@ -94,7 +94,7 @@ def purge_operations(database: Database, retention: timedelta) -> int:
 
 
 def purge_grants(database: Database) -> int:
-    """Delete grants that expired more than a day ago; return how many."""
+    """Delete grants that expired more than a day ago. Return the number of deleted grants."""
     long_ago = func.now() - literal(EXPIRED_GRANT_KEPT)
     old = select(read_grants.c.id).where(read_grants.c.access_expires_at < long_ago).limit(_LIMIT)
     forget = delete(read_grants).where(read_grants.c.id.in_(old))

@@ -1,8 +1,8 @@
-"""An inbound attachment before and while it is fetched: the types that networks and imports share.
+"""The description of an inbound attachment and of its source: types that networks and imports share.
 
-The web process reads a webhook into attachments and stores each as a row. A worker later asks the network where the
-bytes are (`Source`). An attachment holds no secret: credentials are read when they are used, and pushed headers are
-stored encrypted.
+The web process parses a webhook into attachments and stores each attachment as a row. A worker later asks the network
+where the bytes are (`Source`). An attachment contains no secret: credentials are read when a worker uses them, and the
+headers of a push are stored encrypted.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ class Attachment:
     message_id: str
     attachment_id: str
     location: Mapping[str, str]
-    """What the network needs to find the bytes again, such as `url` or `fileId`. No secrets."""
+    """The values by which the network finds the bytes later, such as `url` or `fileId`. They contain no secret."""
     file_name: str | None = None
     media_type: str | None = None
     size_bytes: int | None = None
@@ -29,12 +29,12 @@ class Source:
     """Where an attachment's bytes are now, and how to request them."""
 
     url: str = field(repr=False)
-    """May contain a token, as Telegram's does: never logged."""
+    """The URL of the bytes. It may contain a token, as Telegram's URLs do, so it is never logged."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Sent to the URL's own host and to `trusted_hosts` only."""
+    """Headers that are sent only to the URL's own host and to `trusted_hosts`."""
     trusted_hosts: frozenset[str] = frozenset()
-    """Hosts that may receive the headers after a redirect; a leading dot covers a whole domain."""
+    """Hosts that may receive the headers after a redirect. A leading dot includes all subdomains."""
     size_bytes: int | None = None
     sha256: bytes | None = None
     refused_media_types: frozenset[str] = frozenset()
-    """Types that indicate a page of the network's own, such as Slack's login page."""
+    """Media types that indicate a page of the network instead of the media, such as Slack's login page."""

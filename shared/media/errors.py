@@ -1,7 +1,7 @@
 """Errors of the media domain.
 
-A failed import stores the code of one of these, of `shared/egress/errors.py` or of `shared/files/errors.py`.
-An error with `is_transient` is retried until the attempts are used up.
+A failed import stores the code of an error of this module, of `shared/egress/errors.py` or of `shared/files/errors.py`.
+After an error with `is_transient`, the import is retried until it has used all its attempts.
 """
 
 from shared.errors import DomainError, Kind

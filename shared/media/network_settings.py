@@ -1,6 +1,6 @@
-"""Read a distribution's network settings: signing secrets, tokens, addresses, and replaced secrets still valid.
+"""Read a distribution's network settings: signing secrets, tokens, addresses, and valid replaced secrets.
 
-Callers keep credentials only while they use them.
+Callers must not keep credentials longer than they use them.
 """
 
 import secrets
@@ -32,7 +32,7 @@ BATCH_SIZE = 1000
 def get_credentials(
     session: Session, encryption: Encryption, distribution_id: UUID, network: str
 ) -> Credentials:
-    """Return the credentials that a network's media is fetched with. Raises NetworkNotConfigured."""
+    """Return the credentials with which a network's media is fetched. Raises NetworkNotConfigured."""
     rows = session.execute(_VALUES, {"distribution": distribution_id, "network": network}).all()
     found = find_network(network)
     if not rows or found is None:
@@ -43,10 +43,10 @@ def get_credentials(
 def find_webhook_credentials(
     session: Session, encryption: Encryption, distribution_id: UUID, network: Network
 ) -> tuple[Credentials, bool]:
-    """Return the credentials that verify a network's webhooks, and whether the distribution accepts any.
+    """Return the credentials that verify a network's webhooks, and whether the distribution accepts such webhooks.
 
-    A distribution that accepts none gets made-up credentials at the same cost: the time of a refusal must not reveal
-    whether it exists.
+    If the distribution does not accept them, return random credentials after the same time: the time of a refusal must
+    not reveal whether the distribution exists.
     """
     parameters = {"distribution": distribution_id, "network": network.name}
     rows = session.execute(_WEBHOOK_VALUES, parameters).all()
@@ -60,13 +60,13 @@ def verify_webhook(
 ) -> Credentials:
     """Verify a webhook and return the credentials that verify it.
 
-    Raises SignatureInvalid, with the same cost and text, for a wrong signature and for a distribution that does not
-    exist, is disabled or is not set up for the network.
+    Raises SignatureInvalid if the signature is wrong, or if the distribution does not exist, is disabled or is not
+    set up for the network. The response time and the error text are the same in all these cases.
     """
     credentials, is_expected = find_webhook_credentials(
         session, Encryption(settings), distribution_id, network
     )
-    # Also for an unknown distribution, so that its refusal takes as long.
+    # Verify even for an unknown distribution, so that its refusal takes the same time.
     verify(network.signature, request, credentials)
     if not is_expected:
         raise SignatureInvalid
@@ -75,12 +75,12 @@ def verify_webhook(
 
 @sweep("media.forget_replaced_secrets", queue=RETENTION, every_seconds=3600)
 def _forget_replaced_secrets(context: Context) -> int:
-    """Delete expired replaced secrets, our own and the networks'."""
+    """Delete replaced secrets after their overlap: distributions' webhook secrets and networks' settings."""
     return forget_replaced_secrets(context.database) + forget_replaced_settings(context.database)
 
 
 def forget_replaced_settings(database: Database) -> int:
-    """Delete replaced values after their overlap; return how many."""
+    """Delete replaced values of settings after their overlap. Return the number of deleted values."""
     return run_in_batches(database, _FORGET, size=BATCH_SIZE, swept="replaced_secrets")
 
 
@@ -89,13 +89,14 @@ def _credentials(encryption: Encryption, network: Network, rows: Sequence[Row[An
     for row in rows:
         found[row.name] = encryption.decrypt(bytes(row.value))
         if row.previous is not None:
-            # Both values verify during the overlap, because the network switches to the new one at a time of its own.
+            # Return the replaced value too during the overlap, because the network decides when it switches to the
+            # new value.
             found[previous(row.name)] = encryption.decrypt(bytes(row.previous))
     return found
 
 
 def _made_up_credentials(encryption: Encryption, network: Network) -> Credentials:
-    """Return random credentials. Encrypting takes as long as decrypting; 64 hex digits fit any setting."""
+    """Return random credentials. They are encrypted, because this takes as long as decrypting real ones."""
     needed = [setting.name for setting in network.settings if setting.is_required and setting.default is None]
     made = {name: secrets.token_hex(32) for name in needed}
     for value in made.values():
@@ -110,7 +111,7 @@ _VALUES = select(
     case((_table.previous_expires_at > func.now(), _table.previous_encrypted)).label("previous"),
 ).where(*_OF_NETWORK)
 _WEBHOOK_VALUES = _VALUES.join(distributions, distributions.c.id == _table.distribution_id).where(
-    # A disabled distribution counts as none: the refusal is the same.
+    # Treat a disabled distribution like one that does not exist, so that both are refused in the same way.
     distributions.c.disabled_at.is_(None),
     bindparam("network", type_=Text) == any_(distributions.c.networks),
 )

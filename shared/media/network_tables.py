@@ -1,7 +1,7 @@
 """Tables of distributions' settings for messaging networks, and of the accounts routed between distributions.
 
-A setting's row has the encrypted value and its last four characters, by which an operator recognizes it. A setting
-that verifies webhooks also keeps the value it replaced, until the overlap ends.
+A setting's row has the encrypted value, and the value's last four characters, by which an operator recognizes the
+value. If the setting verifies webhooks, the row also keeps the replaced value until the overlap ends.
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,8 @@
 """The table of imports, mirrored by migrations 0004, 0014, 0031 and 0048.
 
-A row outlives its import for a while, so that a repeated push finds it and a failed import can be retried. Headers
-and location, which are secret or perishable, are deleted when the import is stored, or with the row if it failed.
+A row is kept for some days after its import has ended, so that a repeated push finds the import and a failed import
+can be retried. The headers may be secret, and the location may expire, so both are deleted when the content is
+stored. If the import failed, they are deleted with the row.
 """
 
 import sqlalchemy as sa

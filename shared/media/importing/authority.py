@@ -1,7 +1,8 @@
-"""Authorize imports of media: the single check before every push and every store.
+"""Authorize imports of media. Every push, and every transaction that stores media, calls this module.
 
-Both the daemon identity of the distribution's target deployment and the receiving identity need FileCreate over the
-receiver's files, and nothing on the way may be disabled or suspended (docs/specification/media.md#authority).
+Two identities need FileCreate on the receiver's files: the receiving identity, and the daemon identity of the
+distribution's target deployment. The distribution, the deployment and their organization must not be disabled or
+suspended (docs/specification/media.md#authority).
 """
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from shared.media.errors import DistributionDisabled, NetworkNotConfigured, Sour
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """How a distribution was authenticated; the transaction that commits its push checks this again."""
+    """The way in which a distribution was authenticated. The transaction that commits a push checks it again."""
 
     token_hash: bytes | None = None
     require_signature: Callable[[Session], None] | None = None
@@ -32,7 +33,7 @@ class Proof:
 
 
 UNPROVEN = Proof()
-"""For work that continues without the distribution's credential."""
+"""The proof for work that does not need the distribution's credential, such as a fetch by a worker."""
 
 
 def authorize_import(session: Session, distribution_id: UUID, proof: Proof = UNPROVEN) -> LiveReceiver:
@@ -48,13 +49,13 @@ def authorize_import(session: Session, distribution_id: UUID, proof: Proof = UNP
         raise PermissionDenied(
             "The receiving identity itself lacks FileCreate.", permission=Permission.FILE_CREATE
         )
-    # Last: a caller without the permission does not learn what the organization owes.
+    # Check this last: a caller without the permission must not learn whether the organization owes for storage.
     refuse_unpaid_storage(is_refused=row.is_storage_refused)
     return receiver
 
 
 def authorize_message(session: Session, distribution_id: UUID, proof: Proof = UNPROVEN) -> LiveReceiver:
-    """Return the receiving identity of a distribution's texts, which are not stored as files.
+    """Return the receiving identity of a distribution's text messages, which are not stored as files.
 
     Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, InvalidToken, SignatureInvalid and
     TargetDisabled.
@@ -63,7 +64,7 @@ def authorize_message(session: Session, distribution_id: UUID, proof: Proof = UN
 
 
 def needs_operator(error: DomainError) -> bool:
-    """Return whether an administrator can resolve the error, so that an import should pause for it."""
+    """Return whether an administrator can resolve the error. If so, the import should pause."""
     return isinstance(error, _OPERATOR_ERRORS)
 
 
@@ -93,7 +94,7 @@ def _require_live(session: Session, receiver: LiveReceiver, proof: Proof) -> Liv
         raise DistributionDisabled
     if receiver.is_suspended:
         raise OrganizationSuspended
-    # The credential may have been revoked since the request was authenticated.
+    # Check the credential again: it may have been revoked since the request was authenticated.
     if not receiver.is_token_live:
         raise InvalidToken
     if proof.require_signature is not None:

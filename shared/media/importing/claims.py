@@ -1,15 +1,16 @@
-"""The states of a pending import, and who may change them: one worker at a time, under a lease, for one attempt.
+"""Claim imports and change their states. Only the worker that holds an import's lease may change the import's state.
 
     Queued ──claim───────────────────────▶ Fetching ──stored──▶ Stored
       ▲ ▲                                     │ │ └────failed──▶ Failed
       │ └──release_for_retry, postpone────────┘ └─pause─▶ Held     │
       └────────────────resume, retry──────────────────────┴────────┘
 
-Organizations take turns, and within each its distributions (`shared/fairness/fair_queueing.py`), so that no import
-waits for all imports of another organization. `is_ready` marks what may be claimed now; `due_at` is when a row is
-marked again: at its next attempt, or at the end of its worker's lease. Each claim counts an attempt, and every later
-step names it, so a worker that lost its lease changes nothing, however late it returns. Storing deletes secret and
-perishable data of the source in the same statement. `paused_imports.py` handles the state Held.
+Organizations take turns, and so do the distributions of each organization (`shared/fairness/fair_queueing.py`), so no
+import waits for all imports of another organization. `is_ready` marks imports that may be claimed now. `due_at` is
+the time at which a row is marked again: the time of the next attempt, or the end of the worker's lease. Each claim
+increments `attempts`, and every later step of the worker compares this number. So a worker that lost its lease
+changes nothing. The statement that stores an import deletes the secret headers and the location of the source.
+`paused_imports.py` handles the state Held.
 """
 
 from collections.abc import Collection, Hashable
@@ -33,19 +34,19 @@ from shared.runtime.batches import run_in_batches
 from shared.runtime.retry import backoff_seconds, jittered
 
 LEASE = timedelta(seconds=60)
-"""Renewed while an attempt lasts (`leases.py`), so that it ends soon after its worker dies."""
+"""The length of a lease. A lease is renewed during an attempt (`leases.py`), so it ends soon after its worker dies."""
 FIRST_DELAY_SECONDS = 5.0
 LONGEST_DELAY_SECONDS = 900.0
 MAX_RETRY_AFTER_SECONDS = 3600
-"""A source's Retry-After is honoured up to this."""
+"""The longest wait that a source can ask for by `Retry-After`."""
 MAX_POSTPONEMENT = timedelta(days=3)
-"""How long after its push an import may be postponed for a failure on our side."""
+"""The time after its push during which an import is postponed if this service fails."""
 PURGE_BATCH_SIZE = 1000
 
 
 _table = media_imports.c
 
-# Only valid leases count: an expired one's worker is dead or has stalled.
+# Count only imports with a valid lease: if a lease has expired, its worker is dead or has stalled.
 _BUSY = Prepared("""
 SELECT json_agg(json_build_array(organization_id, distribution_id)) AS members FROM (
     SELECT organization_id, distribution_id FROM media_imports WHERE state = 'Fetching' AND due_at > now()
@@ -69,7 +70,7 @@ _HEAD = next_round_robin(
     order="due_at",
 )
 _CLAIMED = ", ".join(f"media_imports.{name}" for name in (*IMPORT_COLUMNS.split(", "), "headers_encrypted"))
-# Ordered like the index: with EXISTS the planner may scan the table until it finds a row.
+# Order by the columns of the index, so that the planner uses it: with EXISTS it may scan the table instead.
 _HAS_MORE = """
 (SELECT true FROM media_imports more WHERE more.state = 'Queued' AND more.is_ready AND more.id <> head.id
 ORDER BY organization_id, distribution_id, due_at LIMIT 1) IS NOT NULL AS has_more
@@ -92,7 +93,7 @@ OR (SELECT true FROM media_imports
     WHERE (state = 'Fetching' OR (state = 'Queued' AND NOT is_ready)) AND due_at <= now()
     ORDER BY due_at LIMIT 1) IS NOT NULL AS is_any
 """)
-# The wait is a quarter of the import's age: exponential, from 5 seconds to 5 minutes.
+# Wait for a quarter of the import's age, from 5 seconds to 5 minutes. So the waits grow exponentially.
 _POSTPONE = text(
     """
 UPDATE media_imports SET state = 'Queued', code = :code, attempts = attempts - 1, is_ready = false,
@@ -108,11 +109,11 @@ _PURGE = delete(media_imports).where(
 
 
 class LeaseLost(Exception):
-    """Another worker has this import, or it has ended. The worker that gets this must leave it alone."""
+    """Another worker has claimed this import, or the import has ended. The worker must not change the import."""
 
 
 def is_any_due(session: Session) -> bool:
-    """Return whether an import may be claimable; far cheaper than a claim."""
+    """Return whether an import may be claimable. This check is much cheaper than a claim."""
     row = session.fetch_one(_IS_ANY_DUE, {})
     return row is not None and bool(row.is_any)
 
@@ -124,11 +125,11 @@ def claim_due(
     per_distribution: int,
     full_organizations: Collection[Hashable] = (),
 ) -> tuple[Import, bytes | None] | None:
-    """Claim the next due import and return it with its encrypted headers; None if none may be claimed.
+    """Claim the next due import. Return the import and its encrypted headers; None if no import may be claimed.
 
-    Skips `full_organizations`, and distributions that have `per_distribution` imports in progress.
+    Skips the organizations in `full_organizations`, and distributions with `per_distribution` imports in progress.
     """
-    # One claimer at a time: two together could exceed a distribution's limit.
+    # Let only one process claim at a time: two concurrent claims could exceed a distribution's limit.
     take(session, AdvisoryLock.IMPORT_CLAIMS)
     busy = session.fetch_one(_BUSY, {"per_distribution": per_distribution})
     row = rotation.claim(
@@ -141,14 +142,14 @@ def claim_due(
     )
     if row is None:
         return None
-    # One wake-up for each claim: threads join one by one while there is more to claim.
+    # Wake one more thread if there is more to claim. That thread does the same, so threads start one by one.
     if row.has_more:
         session.enqueue(FetchMedia())
     return read_import(row), None if row.headers_encrypted is None else bytes(row.headers_encrypted)
 
 
 def renew_lease(session: Session, claimed: Import) -> None:
-    """Extend the lease to LEASE from now. Raises LeaseLost."""
+    """Extend the lease, so that it ends LEASE from now. Raises LeaseLost."""
     renewal = update(media_imports).where(*_is_held(claimed)).values(due_at=func.now() + literal(LEASE))
     if session.execute(renewal).rowcount != 1:
         raise LeaseLost
@@ -172,9 +173,9 @@ def release_for_retry(
 
 
 def postpone(session: Session, claimed: Import, *, code: str) -> bool:
-    """Release an import without counting the attempt, because a server or storage of ours is missing.
+    """Release an import for a later attempt without counting this one, because a part of this service is unavailable.
 
-    Return False if it has been postponed for MAX_POSTPONEMENT, or the caller has lost its lease.
+    Return False if the import is older than MAX_POSTPONEMENT, or if the caller has lost its lease.
     """
     values = {"id": claimed.id, "attempts": claimed.attempts, "code": code, "max_age": MAX_POSTPONEMENT}
     return session.execute(_POSTPONE, values).rowcount == 1
@@ -183,19 +184,19 @@ def postpone(session: Session, claimed: Import, *, code: str) -> bool:
 def mark_stored(
     session: Session, claimed: Import, *, file_id: UUID, version_id: UUID, kept_days: int
 ) -> Import | None:
-    """End an import with its file; None if the caller has lost its lease. The record is kept for `kept_days`."""
+    """End an import as stored, and keep its record for `kept_days`. Return None if the caller has lost its lease."""
     stored = {"state": ImportState.STORED.value, "code": None, "file_id": file_id, "version_id": version_id}
     return _end(session, claimed, stored, kept_days)
 
 
 def mark_failed(session: Session, claimed: Import, *, code: str, kept_days: int) -> Import | None:
-    """End an import without a file; None if the caller has lost its lease. The record is kept for `kept_days`."""
+    """End an import as failed, and keep its record for `kept_days`. Return None if the caller has lost its lease."""
     failed = {"state": ImportState.FAILED.value, "code": code, "file_id": None, "version_id": None}
     return _end(session, claimed, failed, kept_days)
 
 
 def delay(attempts: int, retry_after_seconds: int | None) -> timedelta:
-    """Return the wait after this many attempts: doubling, ±50 %, and at least what the source asked for."""
+    """Return the wait after this many attempts: it doubles, varies by 50 %, and is at least `retry_after_seconds`."""
     usual = jittered(backoff_seconds(attempts, first=FIRST_DELAY_SECONDS, longest=LONGEST_DELAY_SECONDS))
     return timedelta(seconds=max(usual, min(retry_after_seconds or 0, MAX_RETRY_AFTER_SECONDS)))
 
@@ -206,7 +207,7 @@ def _purge_imports(context: Context) -> int:
 
 
 def purge_imports(database: Database) -> int:
-    """Delete the records of imports that ended long enough ago; return how many."""
+    """Delete the records of imports whose time of keeping has ended. Return the number of deleted records."""
     return run_in_batches(database, _PURGE, size=PURGE_BATCH_SIZE, swept="imports")
 
 

@@ -1,6 +1,6 @@
-"""Detect a content's media type from its first bytes, and whether it is dangerous to open.
+"""Detect the media type of content from its first bytes, and whether the content is dangerous to open.
 
-Only common and dangerous types are detected. Nothing is decoded.
+Only common types and dangerous types are detected. The content is not decoded.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ HEAD_BYTES = 1024
 
 
 class Nature(StrEnum):
-    """The danger of content to a person who opens it."""
+    """The danger of content for a person who opens it."""
 
     INERT = "inert"
     PAGE = "page"
@@ -20,7 +20,7 @@ class Nature(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectedType:
-    """A detected type, and the top-level types under which such content may be labeled."""
+    """A detected media type, and the top-level types that a sender may declare for such content."""
 
     media_type: str
     families: frozenset[str]
@@ -28,12 +28,12 @@ class DetectedType:
 
 
 def sniff(head: bytes) -> DetectedType | None:
-    """Detect the type from the first HEAD_BYTES; None if it is unknown."""
+    """Return the type that the first HEAD_BYTES of content indicate; None if the type is unknown."""
     head = head[:HEAD_BYTES]
     for signature in SIGNATURES:
         if signature.matches(head):
             return signature.sniffed
-    # HTML last: its detection skips white space and is the least exact.
+    # Check for HTML last: its detection skips white space and is the least exact.
     return _sniff_iso_media(head) or _sniff_program(head) or _sniff_page(head)
 
 
@@ -127,7 +127,7 @@ _PAGE = DetectedType(media_type="text/html", families=frozenset({"text"}), natur
 _XML = DetectedType(media_type="text/xml", families=frozenset({"text"}), nature=Nature.PAGE)
 _SVG = DetectedType(media_type="image/svg+xml", families=frozenset({"image"}), nature=Nature.PAGE)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# The prefixes by which browsers detect HTML (WHATWG, MIME sniffing), each ended by white space or `>`.
+# The prefixes by which browsers detect HTML (WHATWG, MIME sniffing). White space or `>` must follow each prefix.
 _PAGE_TAGS = tuple(
     b"<" + name + end
     for name in (
@@ -154,9 +154,10 @@ _PAGE_TAGS = tuple(
 
 
 def _sniff_iso_media(head: bytes) -> DetectedType | None:
-    """Detect MP4 and related types by the brand in their first box (ISO/IEC 14496-12).
+    """Return the type of MP4 and related content by the brand in the first box (ISO/IEC 14496-12).
 
-    Older QuickTime has no brand; it is detected by the name of its first box and a length that no text starts with.
+    Older QuickTime content has no brand. It is detected by the name of its first box, and by a box length whose bytes
+    occur at the start of no text.
     """
     if head[4:8] == b"ftyp":
         return _ISO_BRANDS.get(head[8:12], _MP4)
@@ -170,16 +171,16 @@ def _sniff_program(head: bytes) -> DetectedType | None:
 
 
 def _is_windows_program(head: bytes) -> bool:
-    """Return whether the content is a PE file, by both of its signatures: text may start with MZ."""
+    """Return whether the content is a PE file. Both signatures are checked, because a text may start with MZ."""
     if not head.startswith(b"MZ"):
         return False
-    # The DOS header stores the offset of the PE header here.
+    # Read the offset of the PE header from the DOS header.
     offset = int.from_bytes(head[_PE_OFFSET_AT : _PE_OFFSET_AT + 4], "little")
     return head.startswith(b"PE\0\0", offset)
 
 
 def _sniff_page(head: bytes) -> DetectedType | None:
-    # Browsers skip a byte order mark and white space before they look for a tag.
+    # Skip a byte order mark and white space, as browsers do before they search for a tag.
     text = head.removeprefix(_BYTE_ORDER_MARK).lstrip(b" \t\r\n\f").lower()
     if text.startswith((b"<?xml", b"<svg", b"<!--", b"<!doctype svg")):
         if b"<svg" in text:

@@ -1,6 +1,6 @@
 """Normalize the description of an attachment, and hash it to recognize a repeated push.
 
-An invalid id is refused. Other malformed fields are dropped: an odd file name must not cost a user the file.
+An invalid id is refused. Other malformed fields are dropped, so that a user gets a file even if its name is malformed.
 """
 
 import re
@@ -14,22 +14,22 @@ from shared.files.idempotency import hash_request
 from shared.media.attachments import Attachment
 
 MAX_ID_CHARACTERS = 255
-"""Two ids and the network still fit into one entry of the unique index."""
+"""The longest id. Two ids of this length and the network fit into one entry of the unique index."""
 MAX_LOCATION_CHARACTERS = 8192
 SHA256_BYTES = 32
 
-# Postgres' bigint.
+# The largest bigint of Postgres.
 _MAXIMUM_BYTES = (1 << 63) - 1
 _WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _QUOTED = r'"[\t !#-\[\]-~]*"'
 MEDIA_TYPE = rf"{_WORD}/{_WORD}([ \t]*;[ \t]*{_WORD}=({_QUOTED}|{_WORD}))*"
-"""Pattern of a valid media type in a download's header (RFC 9110, 8.3.1), without escapes."""
+"""The pattern of a media type that a download's header may contain (RFC 9110, 8.3.1), without escapes."""
 _MEDIA_TYPE = re.compile(rf"({MEDIA_TYPE})[ \t]*;?", re.ASCII)
 _MAXIMUM_MEDIA_TYPE_LENGTH = 255
 
 
 def normalize(attachment: Attachment) -> Attachment:
-    """Return the attachment with valid fields only. Raises ValidationFailed for an invalid id or location."""
+    """Return the attachment without its invalid fields. Raises ValidationFailed if an id or the location is invalid."""
     conversation_id = attachment.conversation_id
     return replace(
         attachment,
@@ -45,19 +45,19 @@ def normalize(attachment: Attachment) -> Attachment:
 
 
 def read_media_type(text: str | None) -> str | None:
-    """Return a media type with its essence in lower case; None if it is missing or malformed."""
+    """Return a media type with its type and subtype in lower case; None if the text is missing or malformed."""
     match = None
     if text is not None and len(text) <= _MAXIMUM_MEDIA_TYPE_LENGTH:
         match = _MEDIA_TYPE.fullmatch(text.strip(" \t"))
     if match is None:
         return None
     essence, separator, parameters = match[1].partition(";")
-    # Parameters keep their case: a boundary or charset may depend on it.
+    # Do not change the case of the parameters: a boundary is case-sensitive.
     return essence.lower() + separator + parameters
 
 
 def hash_description(attachment: Attachment) -> bytes:
-    """Return a hash of an attachment's description."""
+    """Return a hash of an attachment's description, by which a repeated push is compared with the first."""
     return hash_request(
         location=dict(attachment.location),
         file_name=attachment.file_name,

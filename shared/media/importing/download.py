@@ -1,7 +1,8 @@
-"""Receive one attachment from its source: counted, hashed and checked while it streams, in constant memory.
+"""Receive one attachment from its source. The content is counted, hashed and checked while it streams.
 
-The network's size and digest must match; the source's Content-Length counts only if the network gave no size. The
-type is checked as soon as HEAD_BYTES have arrived, so a hostile source costs no more than that.
+The content must match the size and digest that the network announced. The source's Content-Length is compared only if
+the network announced no size. The type is checked as soon as HEAD_BYTES have arrived, so no more is received from a
+source that sends dangerous content.
 """
 
 import hashlib
@@ -30,36 +31,36 @@ _REFUSED = frozenset({401, 403})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Download:
-    """One attempt to fetch an attachment."""
+    """The inputs of one attempt to fetch an attachment."""
 
     source: Source = field(repr=False)
     attachment: Attachment
     policy: EgressPolicy
     limits: FetchLimits
     check_lease: Callable[[], None]
-    """Raises LeaseLost."""
+    """Raises LeaseLost if another worker has claimed the import."""
     is_from_network: bool
-    """Whether a network announced the attachment; a missing one may then still arrive there."""
+    """Whether a network announced the attachment. If so, missing content may still reach the network's servers."""
 
     @property
     def announced_bytes(self) -> int | None:
-        """The size that the network states, at the fetch or else in the webhook; None if neither does."""
+        """The size that the network stated at the fetch, or otherwise in the webhook; None if it stated no size."""
         stated = self.source.size_bytes
         return self.attachment.size_bytes if stated is None else stated
 
     @property
     def size(self) -> Size:
-        """The size to reserve: the announced one, else the limit."""
+        """The size to reserve: the announced size, or the limit if no size was announced."""
         announced = self.announced_bytes
         return AtMost(self.limits.maximum_bytes) if announced is None else announced
 
     def receive(self, sink: Sink) -> ReceivedContent:
-        """Fetch the content into the sink, which is opened when the source responds.
+        """Fetch the content into the sink. The sink is opened when the source has responded with content.
 
         Raises the errors of `shared/egress/errors.py`, SourceGone, SourceMissing, SourceRefused, MediaTypeMismatch,
         ByteSizeMismatch, DigestMismatch, LeaseLost, BlobStoreUnavailable and StorageFull.
         """
-        # Before connecting: a file that is announced as too large costs no request.
+        # Check before connecting, so that no request is sent for content that is announced as too large.
         if (self.announced_bytes or 0) > self.limits.maximum_bytes:
             raise MediaTooLarge
         self.check_lease()
@@ -78,7 +79,7 @@ class Download:
                 raise SourceMissing from None
             if answer.status in _GONE:
                 raise SourceGone from None
-            # Without headers there are no credentials that could be wrong.
+            # Report refused credentials only if headers were sent: without headers there were no credentials.
             if answer.status in _REFUSED and self.source.headers:
                 raise SourceRefused from None
             raise
@@ -89,7 +90,7 @@ class Download:
         if None not in (self.announced_bytes, fetched.content_length):
             self.require_size(fetched.content_length or 0)
         check = _ContentCheck(self, fetched.media_type)
-        # Only now, so that a source that refuses uses no staging space.
+        # Open the sink after the response, so that no staging space is used if the source refuses the request.
         sink.open()
         for chunk in fetched.chunks():
             check.take(chunk, sink)
@@ -97,7 +98,7 @@ class Download:
         return check.finish()
 
     def require_size(self, size_bytes: int) -> None:
-        """Raise ByteSizeMismatch if the size differs from the announced one."""
+        """Raise ByteSizeMismatch if the size differs from the announced size."""
         if self.announced_bytes not in (None, size_bytes):
             raise ByteSizeMismatch
 
@@ -116,7 +117,7 @@ class _ContentCheck:
     def take(self, chunk: bytes, sink: Sink) -> None:
         self._received_bytes += len(chunk)
         announced = self._download.announced_bytes
-        # At the first byte too many, and not at the end of what may be an endless body.
+        # Raise at the first byte beyond the announced size, because the body may be endless.
         if announced is not None and self._received_bytes > announced:
             raise ByteSizeMismatch
         if len(self._head) < HEAD_BYTES:
@@ -132,7 +133,7 @@ class _ContentCheck:
         digest = self._hash.digest()
         if {attachment.sha256, source.sha256} - {None, digest}:
             raise DigestMismatch("The content does not have the digest that was announced.")
-        # Shorter than HEAD_BYTES: not checked yet.
+        # Check the type now if the content was shorter than HEAD_BYTES and so is not checked yet.
         media_type = self._media_type or self._check_type()
         return ReceivedContent(
             file_name=attachment.file_name or NAMELESS + suffix_of(media_type),

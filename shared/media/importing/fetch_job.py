@@ -1,8 +1,8 @@
-"""Run imports: claim → locate → fetch → store. Each attempt has a lease; each import is stored once.
+"""Run imports: claim → locate → fetch → store. Each attempt has a lease, and each import is stored only once.
 
-A worker that dies leaves a row with an expiring lease and staged bytes that a sweep deletes. Transient failures are
-retried with growing waits. A failure on our side counts no attempt. A failure that an administrator can resolve
-pauses the import. Any other failure ends it with its code.
+If a worker dies, its lease expires and a sweep deletes the staged bytes. An import with a transient failure is retried
+after growing waits. A failure of this service counts no attempt. A failure that an administrator can resolve pauses the
+import. Any other failure ends the import, and its code is recorded.
 """
 
 import json
@@ -45,19 +45,19 @@ log = get_logger(__name__)
 
 IDLE_SECONDS = 20.0
 OVERHEAD_SECONDS = 120.0
-"""The time an attempt has, besides fetching, to locate the bytes and to store them."""
+"""The time of an attempt, besides the fetch, for locating and storing the bytes."""
 JOB_BUDGET_SECONDS = 600.0
-"""How long one message may use a thread."""
+"""The time after which a job starts no further import, so that its thread becomes free."""
 SPARE_THREADS = 2
-"""Threads that never fetch: one for the deliveries' sender, one for its wake-up messages."""
+"""The number of threads that never fetch: one for the sender of deliveries, and one for its wake-up messages."""
 _OWN_FAILURES = frozenset({Kind.UNAVAILABLE, Kind.STORAGE_FULL})
-"""Failures on our side: database or store unavailable, storage full."""
+"""The kinds of failures of this service: the database or the store is unavailable, or the storage is full."""
 _TRANSIENT_KINDS = _OWN_FAILURES | {Kind.LIMITED, Kind.UPSTREAM_TIMED_OUT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetcher:
-    """The dependencies and limits of running imports; one for each process."""
+    """The dependencies and limits of running imports. A process has one fetcher."""
 
     database: Database
     store: BlobStore
@@ -65,12 +65,12 @@ class Fetcher:
     encryption: Encryption
     policy: EgressPolicy
     pool: Pool
-    """The threads that may fetch at once, shared among organizations; each distribution is a member."""
+    """The pool of threads that fetch. Organizations share the threads; each distribution is a member of the pool."""
     rotation: RoundRobin = field(default_factory=RoundRobin)
     leases: InFlight[RenewedLease] = field(default_factory=start_lease_renewal)
     claiming: threading.Lock = field(default_factory=threading.Lock)
     is_stopping: threading.Event = field(default_factory=threading.Event)
-    """Set when the process is asked to end: running imports finish, and no new one starts."""
+    """Set when the process must stop. Running imports then finish, and no new import starts."""
 
     @property
     def limits(self) -> FetchLimits:
@@ -93,7 +93,7 @@ def _fetch_due(context: StoreContext) -> int:
 
 
 def _make_fetcher(context: StoreContext) -> Fetcher:
-    """Return a fetcher for all threads but SPARE_THREADS, so that slow sources do not block notifications."""
+    """Return a fetcher that uses all threads except SPARE_THREADS, so that slow sources do not block notifications."""
     settings = context.settings
     fetcher = Fetcher(
         database=context.database,
@@ -108,7 +108,7 @@ def _make_fetcher(context: StoreContext) -> Fetcher:
 
 
 def fetch_due(fetcher: Fetcher) -> int:
-    """Run due imports one after the other until none may be claimed; return how many ran."""
+    """Run due imports one after the other until none may be claimed. Return the number of imports that ran."""
     done = 0
     while not fetcher.is_stopping.is_set():
         claimed = _claim(fetcher)
@@ -125,8 +125,8 @@ def fetch_due(fetcher: Fetcher) -> int:
 
 
 def _claim(fetcher: Fetcher) -> tuple[Slot, Import, bytes | None] | None:
-    """Claim the next import of an organization that may use another thread; None if there is none."""
-    # One thread at a time: otherwise the pool could fill between this check and the claim.
+    """Claim the next import of an organization that may use another thread. Return None if there is no such import."""
+    # Let one thread claim at a time: otherwise another thread could fill the pool between this check and the claim.
     with fetcher.claiming:
         if fetcher.pool.in_use >= fetcher.pool.slots or not _is_any_due(fetcher):
             return None
@@ -162,12 +162,11 @@ def _run_import(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Non
 
 
 def _attempt(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Import:
-    # Every claim counts, also those that ended without a result; otherwise an import that kills workers would never
-    # end.
+    # Count every claim, even a claim without a result: otherwise an import that kills its workers would never end.
     if claimed.spent_attempts > fetcher.settings.media_attempts:
         raise ImportAbandoned
     with fetcher.database.autocommit() as session:
-        # Checked before fetching, to spare a useless fetch, and again in the transaction that stores.
+        # Authorize before the fetch, to avoid a useless one. The transaction that stores the content authorizes again.
         authorize_import(session, claimed.distribution_id)
     longest_seconds = fetcher.limits.deadline_seconds + OVERHEAD_SECONDS
     kept = RenewedLease(fetcher.database, claimed, longest_seconds=longest_seconds)
@@ -193,7 +192,7 @@ def _locate(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Source:
         sent: dict[str, str] = json.loads(fetcher.encryption.decrypt(headers)) if headers else {}
         return Source(url=attachment.location["url"], headers=sent)
     network = find_network(claimed.network)
-    # A network that this release no longer supports.
+    # This release no longer supports the network, so the import cannot be fetched.
     if network is None:
         raise NetworkNotConfigured
     with fetcher.database.autocommit() as session:
@@ -202,10 +201,10 @@ def _locate(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Source:
 
 
 def _record_failure(fetcher: Fetcher, claimed: Import, error: DomainError) -> None:
-    """Release the import for a later attempt, pause or end it; change nothing without the lease."""
+    """Release the import for a later attempt, pause it or end it. Change nothing if the lease was lost."""
     failpoints.hit("import.failing")
     with fetcher.database.transaction() as session:
-        # Ordered by blame: our side first, then the operator's, then the source's.
+        # Check the cause in this order: this service, then an operator's settings, then the source.
         if error.kind in _OWN_FAILURES and claims.postpone(session, claimed, code=error.code):
             outcome = "postponed"
         elif should_pause(claimed, error) and pause(session, fetcher.settings, claimed, code=error.code):
@@ -241,6 +240,6 @@ def _end(session: Session, settings: Settings, claimed: Import, error: DomainErr
 
 
 def is_transient(error: DomainError) -> bool:
-    """Return whether the same attempt may succeed later."""
+    """Return whether an import that failed with this error may succeed at a later attempt."""
     is_transient_error: bool | None = getattr(error, "is_transient", None)
     return error.kind in _TRANSIENT_KINDS if is_transient_error is None else is_transient_error

@@ -1,8 +1,8 @@
-"""Notify a distribution of its media: an import that ended, a file that expired.
+"""Notify a distribution when an import has ended or a file with imported media has expired.
 
-The transaction that makes an event true writes its notification, so it is sent at least once and never without cause.
-Each stored file has a row in `expiring_media` until its deadline, so its expiry is notified once, however late the
-sweep runs.
+The transaction that causes an event also writes its notification. So every event is sent at least once, and no event
+is sent if the transaction was rolled back. Each stored file has a row in `expiring_media` until its deadline, so its
+expiry is notified once, even if the sweep runs late.
 """
 
 import json
@@ -27,7 +27,7 @@ from shared.observability.telemetry import SWEPT
 from shared.runtime.batches import drain
 
 KIND = "distribution"
-"""The kind of these deliveries; the destination's id is the distribution's."""
+"""The kind of deliveries to distributions. The id of the destination is the distribution's id."""
 BATCH_SIZE = 200
 
 
@@ -46,9 +46,9 @@ def _render(value: Any) -> str:
 
 
 def notify_import(session: Session, ended: Import) -> None:
-    """Notify the distribution of an import's end, and watch the stored file until it expires.
+    """Notify the distribution of an import's end. If a file was stored, insert the row for its later expiry.
 
-    Call it in the transaction that ends the import, after writing the file's row.
+    Call this function in the transaction that ends the import, after the file's row was written.
     """
     details = {
         "importId": str(ended.id),
@@ -82,11 +82,11 @@ def notify(
     sequence: int | None = None,
     render: Callable[[Any], str] = _render,
 ) -> UUID | None:
-    """Send an event to a distribution after the commit. Return the delivery's id, or None without an endpoint.
+    """Send an event to a distribution after the commit. Return the delivery's id; None if there is no endpoint.
 
-    An event for a disabled endpoint is stored for a replay. Events with a `sequence` are delivered in order.
+    If the endpoint is disabled, the event is stored for a replay. Events with a `sequence` are delivered in order.
     """
-    # Also reads the database's time, the event's timestamp.
+    # Read the database's time in the same statement, for the timestamp of the event.
     endpoint = session.fetch_one(_ENDPOINT, {"distribution_id": distribution_id})
     if endpoint is None:
         return None
@@ -111,7 +111,7 @@ def _notice_expired_media(context: Context) -> int:
 
 
 def notice_expired_media(database: Database) -> int:
-    """Notify of every file past its deadline; return the number of rows handled."""
+    """Notify distributions of every file that is past its deadline. Return the number of rows handled."""
 
     def batch() -> int:
         with database.transaction() as session:
@@ -127,11 +127,11 @@ def _notice(session: Session) -> int:
     ids = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
     due = session.execute(_DUE, {"ids": [str(file_id) for file_id in ids]}).all() if ids else ()
     for row in due:
-        # The file's retention was extended after the row was written.
+        # The file's retention was extended after the row was written, so move the row to the new deadline.
         if row.renewed_until is not None:
             session.execute(_POSTPONE, {"file_id": row.file_id, "expires_at": row.renewed_until})
             continue
-        # In the transaction that writes the notification: an expiry is notified exactly once.
+        # Delete the row in the transaction that writes the notification, so that an expiry is notified exactly once.
         session.execute(_FORGET, {"file_id": row.file_id})
         if row.has_expired:
             data = {**row.details, "expiredAt": row.expires_at.isoformat().replace("+00:00", "Z")}
@@ -166,7 +166,8 @@ _HEADS = first_of_each(
     table="expiring_media", tenant="distribution_id", ready="true", order="expires_at", key="file_id"
 )
 _FAIR = text(f"SELECT id FROM ({_HEADS}) due ORDER BY place, random() LIMIT :limit")  # noqa: S608
-# A file has expired from its deadline on, whether or not its own sweep has run. A deleted file has not expired.
+# A file expires at its deadline, even if the sweep of files has not run yet. A file that was deleted before does not
+# expire, so no event is sent for it.
 _DUE = text(
     """
 SELECT watched.file_id, watched.distribution_id, watched.details, watched.expires_at,

@@ -1,7 +1,7 @@
-"""Queue the attachments of a message, or pause them if an administrator must fix something first.
+"""Queue imports of a message's attachments, or pause the imports if an administrator must first resolve an error.
 
-The unique key (distribution, network, message id, attachment id) makes every push, however often repeated, one
-import.
+Because of the unique key (distribution, network, message id, attachment id), repeated pushes of an attachment create
+only one import.
 """
 
 import json
@@ -34,7 +34,7 @@ from shared.media.importing.imports import (
 )
 
 PAUSED_PER_QUEUED = 10
-"""The limit of paused imports is this many times QUEUED_IMPORTS: paused rows cost little."""
+"""The limit of paused imports, as a multiple of QUEUED_IMPORTS. It is higher because paused imports cost little."""
 
 
 def queue_imports(
@@ -47,18 +47,19 @@ def queue_imports(
     secret_headers: Mapping[str, Mapping[str, str]] | None = None,
     proof: Proof = UNPROVEN,
 ) -> tuple[Import, ...]:
-    """Queue the attachments of a message for fetching; return their imports in order, earlier ones included.
+    """Queue imports of a message's attachments. Return one import for each attachment, in order.
 
-    `secret_headers` are sent when fetching, by attachment id. A generic push must describe an attachment as before. A
-    native network is trusted with its ids and never gets an error that an operator must resolve: its imports are
-    paused until the cause is gone.
+    If an earlier push created the import of an attachment, that import is returned. `secret_headers` maps an
+    attachment's id to the headers that are sent when the attachment is fetched. A repeated generic push must describe
+    the attachment as the first push did; descriptions of native networks are not compared. A native network never
+    gets an error that an operator must resolve: the imports are paused until the cause is removed.
 
     Raises ImportConflict, TooManyImports, and ValidationFailed for invalid ids. For a generic push, and for a
     distribution that does not exist, raises what `authorize_import` raises.
     """
     organization_id, held_code = _authorize(session, distribution_id, network, proof)
     if len(attachments) > settings.queued_imports:
-        # Refused before any row is written.
+        # Refuse a message with more attachments than the limit before any row is written.
         raise TooManyImports
     attachments = [normalize(attachment) for attachment in attachments]
     encryption = Encryption(settings)
@@ -71,13 +72,13 @@ def queue_imports(
         "code": held_code,
     }
     found: dict[int, Import] = {}
-    # Inserted in the order of the key, so that two pushes of the same message never deadlock.
+    # Insert in the order of the unique key, so that two concurrent pushes of the same message never deadlock.
     for index in sorted(range(len(attachments)), key=lambda index: _key(attachments[index])):
         attachment = attachments[index]
         headers = (secret_headers or {}).get(attachment.attachment_id)
         secret = encryption.encrypt(json.dumps(dict(headers))) if headers else None
         found[index] = _queue(session, owner, attachment, secret)
-    # Counted after the inserts, so that new rows are included; a push that only repeats is never refused.
+    # Check the limit after the inserts, so that new rows are counted. Never refuse a push that created no import.
     if any(queued.is_new for queued in found.values()):
         limit = settings.queued_imports * (1 if held_code is None else PAUSED_PER_QUEUED)
         refuse_excess(session, distribution_id, state, limit)
@@ -103,7 +104,7 @@ def _queue(
 def _authorize(
     session: Session, distribution_id: UUID, network: str, proof: Proof
 ) -> tuple[UUID, str | None]:
-    """Return the organization, and the code for which a network's imports must pause, or None."""
+    """Return the organization, and the code of the error for which the imports must pause; None if they need not."""
     try:
         return authorize_import(session, distribution_id, proof).organization_id, None
     except DomainError as error:
@@ -113,7 +114,7 @@ def _authorize(
 
 
 def refuse_excess(session: Session, distribution_id: UUID, state: ImportState, limit: int) -> None:
-    """Raise TooManyImports if more than `limit` imports are pending; counts no further than that."""
+    """Raise TooManyImports if more than `limit` imports are in this state. At most `limit` + 1 rows are counted."""
     count = _COUNT_HELD if state is ImportState.HELD else _COUNT_WAITING
     row = session.fetch_one(count, {"distribution_id": distribution_id, "limit": limit + 1})
     if row is not None and row.waiting > limit:

@@ -1,7 +1,7 @@
-"""Imports: their rows, how one is written, and how it is read.
+"""Insert, find and list the rows of imports.
 
-The unique key (distribution, network, message id, attachment id) makes every push, however often repeated, one
-import. Secrets of a source are stored encrypted and are not part of `Import`.
+Because of the unique key (distribution, network, message id, attachment id), repeated pushes of an attachment create
+only one import. Secrets of a source are stored encrypted and are not part of `Import`.
 """
 
 import json
@@ -27,7 +27,7 @@ from shared.messaging.queues import MEDIA
 from shared.pagination import Page, Position, descending, paginate
 
 STANDARD = "standard"
-"""The network of generic pushes; their location is `{"url": …}`."""
+"""The network of generic pushes. The location of their attachments is `{"url": …}`."""
 
 _table = media_imports.c
 
@@ -44,7 +44,7 @@ class ImportState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchMedia(Job):
-    """Imports wait to be fetched. A worker that claims one while others wait wakes another thread up."""
+    """Imports wait to be fetched. A worker that claims an import while others wait wakes another thread."""
 
     kind = "media.fetch"
     queue = MEDIA
@@ -52,9 +52,9 @@ class FetchMedia(Job):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """A snapshot of an import; `code` is why its last attempt failed, `due_at` when the next one is due.
+    """A snapshot of an import. `code` is the error of the last attempt; `due_at` is the time of the next attempt.
 
-    `forgiven_attempts` were made before a manual retry and no longer count.
+    `forgiven_attempts` is the number of attempts before the last manual retry, which no longer count.
     """
 
     id: UUID
@@ -79,16 +79,16 @@ class Import:
     ended_at: datetime | None
     created_at: datetime
     is_new: bool = False
-    """Whether this push created it."""
+    """Whether the push that returned this import has created it."""
 
     @property
     def spent_attempts(self) -> int:
-        """Attempts since the import was pushed or retried."""
+        """The number of attempts since the import was pushed or manually retried."""
         return self.attempts - self.forgiven_attempts
 
     @property
     def attachment(self) -> Attachment:
-        """The attachment as it was described."""
+        """The attachment as the push described it."""
         return Attachment(
             message_id=self.message_id,
             attachment_id=self.attachment_id,
@@ -102,9 +102,9 @@ class Import:
 
 
 def insert_import(session: Session, values: Mapping[str, Any], attachment: Attachment) -> Import | None:
-    """Write the row of an import for a normalized attachment; None if it exists already.
+    """Insert the row of an import for a normalized attachment. Return None if the import exists already.
 
-    With `kept_days` the import has ended, and its record is kept that long.
+    If `values` has `kept_days`, the import has already ended and its record is kept for so many days.
     """
     described = {
         "id": new_id(),
@@ -116,7 +116,7 @@ def insert_import(session: Session, values: Mapping[str, Any], attachment: Attac
         "media_type": attachment.media_type,
         "byte_size": attachment.size_bytes,
         "content_sha256": attachment.sha256,
-        # Compared with a repeated push, which must describe the same attachment.
+        # Store a hash of the description: a repeated push must have the same description.
         "request_hash": hash_description(attachment),
     }
     row = session.fetch_one(_INSERT, {**_UNSET, **described, **values})
@@ -126,8 +126,8 @@ def insert_import(session: Session, values: Mapping[str, Any], attachment: Attac
 def get_repeated(session: Session, *, distribution_id: UUID, network: str, attachment: Attachment) -> Import:
     """Return the import that an earlier push of this attachment created.
 
-    Raises ImportConflict if that push described it differently, and ServiceUnavailable if its record was just
-    deleted.
+    Raises ImportConflict if the earlier push described the attachment differently, and ServiceUnavailable if the record
+    of the earlier push was just deleted.
     """
     row = session.execute(
         select(*_columns, _table.request_hash).where(
@@ -138,9 +138,9 @@ def get_repeated(session: Session, *, distribution_id: UUID, network: str, attac
         )
     ).one_or_none()
     if row is None:
-        # The insert found a conflict, and the record was deleted in between: a retry inserts a new one.
+        # The record was deleted after the insert had conflicted with it. A retry will insert a new record.
         raise ServiceUnavailable("The record of an earlier push has just been removed; try again.")
-    # A native network's addresses change with each delivery, so only generic pushes are compared.
+    # Compare only generic pushes, because the URLs of native networks change with each delivery of a webhook.
     if network == STANDARD and bytes(row.request_hash) != hash_description(attachment):
         raise ImportConflict(importId=row.id)
     return read_import(row)
@@ -156,11 +156,11 @@ def get_import(session: Session, *, distribution_id: UUID, import_id: UUID) -> I
 
 
 def find_imports(session: Session, import_ids: Sequence[UUID]) -> tuple[Import, ...]:
-    """Return these imports in order, without those that were deleted."""
+    """Return the imports with these ids, in the order of the ids. Deleted imports are left out."""
     if not import_ids:
         return ()
     rows = {row.id: row for row in session.execute(select(*_columns).where(_table.id.in_(import_ids)))}
-    # In the order of the caller: `IN` returns rows in any order.
+    # Restore the order of the caller's ids, because `IN` returns rows in any order.
     return tuple(read_import(rows[import_id]) for import_id in import_ids if import_id in rows)
 
 
@@ -193,7 +193,7 @@ def list_imports(
 
 
 def read_import(row: Any, *, is_new: bool = False) -> Import:
-    """Return the import of a row."""
+    """Return the import that a row describes."""
     values = {column.key: getattr(row, column.key) for column in _columns}
     digest = values["content_sha256"]
     return Import(
@@ -225,7 +225,7 @@ _columns = (
     _table.ended_at,
     _table.created_at,
 )
-# One prepared statement serves all inserts, so every parameter needs a value.
+# Default values: all inserts use one prepared statement, which needs a value for every parameter.
 _UNSET = dict.fromkeys(("headers_encrypted", "code", "file_id", "version_id", "kept_days"))
 IMPORT_COLUMNS = ", ".join(column.name for column in _columns)
 _INSERT = Prepared(f"""

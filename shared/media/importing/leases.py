@@ -1,7 +1,7 @@
-"""Renew the leases of attempts from a thread of its own, because an attempt may wait on a silent source.
+"""Renew the leases of attempts in a separate thread, because an attempt may wait for a silent source.
 
-Renewal ends with the attempt, when the lease is lost, or at the attempt's time limit: a hanging worker must not keep
-an import for ever.
+The renewal stops when the attempt ends, when the lease is lost, or at the time limit of the attempt. The time limit
+prevents a worker that hangs from keeping an import forever.
 """
 
 import time
@@ -17,11 +17,11 @@ from shared.runtime.periodic_thread import InFlight
 log = get_logger(__name__)
 
 RENEWAL_SECONDS = 15.0
-"""A quarter of a lease: three renewals may fail."""
+"""The time between renewals: a quarter of a lease, so that three renewals may fail."""
 
 
 class RenewedLease:
-    """The lease of a claimed import."""
+    """The lease of a claimed import, which is renewed until the attempt ends."""
 
     def __init__(self, database: Database, claimed: Import, *, longest_seconds: float) -> None:
         self._database = database
@@ -36,7 +36,7 @@ class RenewedLease:
 
     def renew(self) -> None:
         """Renew the lease, unless it is lost or the attempt's time limit has passed."""
-        # Past the limit the lease simply expires, and another worker takes the import over.
+        # After the time limit, do not renew the lease: it expires, and another worker claims the import.
         if self._is_lost or time.monotonic() >= self._ends_at:
             return
         try:
@@ -44,13 +44,13 @@ class RenewedLease:
                 renew_lease(session, self._claimed)
         except LeaseLost:
             self._is_lost = True
-        # Not lost yet: the database may be back before the lease expires.
+        # Do not treat the lease as lost: the database may respond again before the lease expires.
         except DomainError as error:
             log.warning("import.lease_not_renewed", import_id=self._claimed.id, error=error.code)
 
 
 def start_lease_renewal() -> InFlight[RenewedLease]:
-    """Return the renewal of all attempts of a process."""
+    """Return the registry of a process's running attempts, whose leases a thread renews."""
     return InFlight({"import-leases": _renew_all}, pause_seconds=RENEWAL_SECONDS)
 
 
