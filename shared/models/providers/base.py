@@ -1,7 +1,7 @@
-"""The port to a provider: open a call, read its events, hang up.
+"""The interface of providers: open a call, read the events of its response, end it early.
 
-Events are the parsed JSON of the upstream's own dialect, including errors inside a stream. A single JSON document is
-one event. Providers raise only the errors of `errors`.
+Events are the parsed JSON of the upstream's own dialect, including errors inside a stream. A response that is a single
+JSON document is one event. Providers raise only the errors of the module `errors`.
 """
 
 from collections.abc import Iterator
@@ -16,18 +16,18 @@ Event = dict[str, Any]
 
 
 class Cancellation(Protocol):
-    """Whether a call was cancelled; a `threading.Event` is one. Polled often, so neither method may do I/O."""
+    """A flag that is set when a call is cancelled, for instance a `threading.Event`. Its methods must not do I/O."""
 
     def is_set(self) -> bool:
         """Return whether the call was cancelled."""
 
     def wait(self, timeout: float | None = None, /) -> bool:
-        """Wait until the call is cancelled or `timeout` seconds have passed. Return whether it was cancelled."""
+        """Wait until the call is cancelled or `timeout` seconds have passed. Return whether the call was cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamRequest:
-    """One call: its body in the upstream's dialect, and its timeouts.
+    """One request to an upstream: the body in the upstream's dialect, and the timeouts.
 
     `deadline_at` is in the monotonic clock's seconds.
     """
@@ -40,50 +40,50 @@ class UpstreamRequest:
 
     @property
     def is_streamed(self) -> bool:
-        """Whether a stream is requested. A plain reply has only a deadline: it may send no byte before it is ready."""
+        """Whether a stream is requested. If not, only the deadline applies: no byte may come before the whole reply."""
         return bool(self.body.get("stream"))
 
 
 class UpstreamStream(Protocol):
-    """A response under way. Leave the `with` block early to hang up without reading what has arrived."""
+    """A response under way. Leaving the `with` block early closes the connection and discards unread bytes."""
 
     upstream: Upstream
 
     @property
     def received_done_marker(self) -> bool:
-        """Whether the upstream ended its stream with `[DONE]`, or replied with one document."""
+        """Whether the upstream ended its stream with `[DONE]`, or responded with one document."""
 
     def __enter__(self) -> Self:
         """Start reading."""
 
     def __exit__(self, *raised: object) -> None:
-        """Release the connection: to the pool if the response was read to its end, else closed."""
+        """Return the connection to the pool if the response was read to its end, else close the connection."""
 
     def batches(self) -> Iterator[list[Event]]:
-        """Yield events as they arrive, in lists of those that arrived together, until the upstream's stream ends.
+        """Yield events until the upstream's stream ends. Each list has the events that arrived together.
 
-        The events alone show whether the reply was complete. Raises ProviderError, ProviderTimeout, CallCancelled, all
-        with `may_have_cost`.
+        Only the events show whether the reply is complete. Raises ProviderError, ProviderTimeout or CallCancelled, each
+        with `may_have_cost` set.
         """
 
     def __iter__(self) -> Iterator[Event]:
         """Yield the events one by one."""
 
     def hang_up(self) -> None:
-        """Close the connection.
+        """Close the connection for new bytes.
 
-        `batches` yields what has arrived, then raises CallCancelled unless that was the whole reply.
+        `batches` still yields the events that have arrived, then raises CallCancelled unless the reply is complete.
         """
 
     @property
     def is_pollable(self) -> bool:
-        """Whether the socket's readiness covers all remaining data, so that a loop may use `read_available`."""
+        """Whether all unread data makes the socket readable, so that a loop may poll it and call `read_available`."""
 
     def polling(self) -> AbstractContextManager[Pollable]:
-        """Allow `read_available` within the block, whenever the socket is readable; only while `is_pollable`."""
+        """Allow calls of `read_available` within the block. The caller has checked `is_pollable`."""
 
     def read_available(self) -> list[Event] | None:
-        """Return the events that have arrived, without waiting; None if `batches` must continue.
+        """Return the events that have arrived, without waiting. None means: leave `polling` and continue `batches`.
 
         Raises ProviderError.
         """

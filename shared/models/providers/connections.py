@@ -1,14 +1,14 @@
 """Connections to providers: pooled per process, interruptible at any moment, and independent of the environment.
 
 Only the transport adapter of `requests` is used. A session would add redirects, cookies, `.netrc` credentials and the
-environment's proxies, none of which may touch a paid call. urllib3's connections register with the watchdog of the call
-that the current thread makes, so that it can hang up even before a response.
+environment's proxies, none of which may affect a paid call. A connection registers with the `Call` that the current
+thread makes, so that the watchdog can cut the connection even before a response.
 
-Upstreams send each event as a chunk of its own, and http.client returns one chunk at a time. Every step after a read
-costs per piece, so a read returns all chunks that have arrived, without their framing.
+Upstreams send each event as an HTTP chunk of its own, and http.client returns one chunk at a time. All later steps run
+once for each read, so here a read returns the data of all chunks that have arrived.
 
-The adapter of `shared/egress/connections.py` is a separate one: it makes a guarded connection per request, without pool
-and proxy.
+The adapter of `shared/egress/connections.py` has another purpose: it makes a guarded connection per request, without
+pool and proxy.
 """
 
 import re
@@ -39,9 +39,9 @@ MAX_GATHERED_BYTES = 64 << 10
 MAX_CHUNK_HEAD_BYTES = 64 << 10
 _CHUNK_HEAD = re.compile(rb"[0-9A-Fa-f]{1,15}[ \t]*(;.*)?", re.DOTALL)
 CONNECTIONS_PER_PROVIDER = 128
-"""Idle connections in the pool; more threads than that open connections of their own."""
+"""Maximum number of idle connections in a provider's pool. The number of connections in use is not limited."""
 MAX_IDLE_SECONDS = 50.0
-"""Older idle connections are not reused, because gateways drop them silently after a minute or more."""
+"""Connections that were idle for longer are not reused: gateways silently drop connections after a minute or more."""
 
 
 class _Serving(threading.local):
@@ -56,7 +56,10 @@ _serving = _Serving()
 
 @contextmanager
 def serving(call: Call, *, connect_timeout_seconds: float, connects_anew: bool = False) -> Iterator[None]:
-    """Set the call that connections of this thread serve within the block."""
+    """Within the block, make connections that this thread uses register with `call`.
+
+    With `connects_anew`, no pooled connection is reused.
+    """
     _serving.call, _serving.connect_timeout_seconds = call, connect_timeout_seconds
     _serving.connects_anew = connects_anew
     try:
@@ -67,7 +70,7 @@ def serving(call: Call, *, connect_timeout_seconds: float, connects_anew: bool =
 
 @contextmanager
 def _detecting_lost_request(connection: socket.socket | None) -> Iterator[None]:
-    """Mark the call as unacknowledged if its connection breaks before the upstream had a byte of the request."""
+    """Mark the call as unacknowledged if the connection breaks before the upstream received a byte of the request."""
     try:
         yield
     except OSError:
@@ -105,7 +108,7 @@ class ChunkDecoder:
             self._read_line(available[at:end].strip())
             at = end + 1
         self._unparsed = available[at:]
-        # A chunk's head without end would grow without bound.
+        # Bound the memory: an upstream may send a chunk's head that never ends.
         self.is_broken |= len(self._unparsed) > MAX_CHUNK_HEAD_BYTES
         return b"".join(pieces)
 
@@ -123,7 +126,7 @@ class ChunkDecoder:
 
 
 class GatheringResponse(HTTPResponse):
-    """A response with a `read1` that returns all chunks that have arrived; it must be read by `read1` only."""
+    """A response whose `read1` returns the data of all chunks that have arrived. Use no other read method."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
@@ -136,7 +139,7 @@ class GatheringResponse(HTTPResponse):
             super().begin()
 
     def read1(self, n: int = -1) -> bytes:
-        """Wait for bytes and return all that have arrived. The next call reports a break after them."""
+        """Wait for bytes and return all bytes that have arrived. If the framing is invalid, the next call raises."""
         if not self.chunked:
             return super().read1(n)
         while not (self.isclosed() or self._decoder.is_over):
@@ -145,12 +148,12 @@ class GatheringResponse(HTTPResponse):
                 raise IncompleteRead(b"")
             if data := self._decoder.feed(received):
                 return data
-        # As http.client does at the end, so that urllib3 returns the connection to the pool.
+        # Close the response, as http.client does at the end, so that urllib3 returns the connection to the pool.
         self.close()
         return b""
 
     def has_buffered_bytes(self) -> bool:
-        """Return whether bytes of the body have arrived. Call it after the socket was shut down, or it may block."""
+        """Return whether unread bytes of the body have arrived. May block unless the socket was shut down before."""
         try:
             return not self.isclosed() and bool(self.fp.peek(1))
         except (OSError, ValueError):
@@ -158,8 +161,8 @@ class GatheringResponse(HTTPResponse):
 
     @property
     def is_pollable(self) -> bool:
-        """Whether the body is chunked, and its socket's readiness covers all data that is still to come."""
-        # Decrypted bytes in the TLS layer do not make the socket readable.
+        """Whether the body is chunked and all unread data makes the socket readable."""
+        # Exclude a socket with decrypted bytes in the TLS layer, which do not make the socket readable.
         is_decrypted = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
         is_open = not (self._decoder.is_over or self._decoder.is_broken or self.isclosed())
         return self.chunked and is_open and not is_decrypted
@@ -170,7 +173,7 @@ class GatheringResponse(HTTPResponse):
 
     @contextmanager
     def non_blocking(self) -> Iterator[None]:
-        """Make the socket non-blocking within the block, which may call only `read_available`."""
+        """Make the socket non-blocking within the block. Within the block, read only by `read_available`."""
         read_timeout = self._socket.gettimeout()
         self._socket.settimeout(0)
         try:
@@ -179,7 +182,7 @@ class GatheringResponse(HTTPResponse):
             self._socket.settimeout(read_timeout)
 
     def read_available(self) -> bytes | None:
-        """Return the data that has arrived; None if there is none, or at the end or a break, which `read1` reports."""
+        """Return the data that has arrived. None means no data, the end or a failure; `read1` shows which."""
         try:
             received = self.fp.read1(MAX_GATHERED_BYTES)
         except OSError:
@@ -188,13 +191,13 @@ class GatheringResponse(HTTPResponse):
 
 
 def response_of(body: object) -> GatheringResponse | None:
-    """Return the response below a body of urllib3, or None if it is not a `GatheringResponse`."""
+    """Return the `GatheringResponse` that urllib3 wrapped into this body, or None if the body wraps another object."""
     response = getattr(body, "_fp", None)
     return response if isinstance(response, GatheringResponse) else None
 
 
 class _CuttableConnection(HTTPConnection):
-    """A connection that registers with its call how to cut it, and has a separate timeout for connecting."""
+    """A connection that the watchdog of its call can cut, with a separate timeout for connecting."""
 
     response_class = GatheringResponse
     _used_at = 0.0
@@ -213,19 +216,20 @@ class _CuttableConnection(HTTPConnection):
             self.timeout = read_timeout
 
     def connect(self) -> None:
-        """Connect. The connect timeout also covers the handshake, and the read timeout everything after it."""
+        """Connect. The connect timeout also covers the TLS handshake; the read timeout applies afterwards."""
         super().connect()
         if self.sock is not None:
             self.sock.settimeout(self.timeout)
             self._attach()
 
     def request(self, *args: Any, **kwargs: Any) -> None:
-        """Send a request, over the pooled connection if there is one."""
+        """Send a request; connect first if this connection is not open."""
         self._used_at = time.monotonic()
         _serving.acknowledged = None
         if self.sock is not None:
             self._attach()
-            # The baseline: if it has not grown when the connection breaks, the upstream has no byte of this request.
+            # Record the number before the request. If it is the same when the connection breaks, the upstream has
+            # received no byte of this request.
             _serving.acknowledged = acknowledged_bytes(self.sock)
         with _detecting_lost_request(self.sock):
             super().request(*args, **kwargs)
@@ -238,7 +242,7 @@ class _CuttableConnection(HTTPConnection):
 
 
 class _CuttableTlsConnection(_CuttableConnection, HTTPSConnection):
-    """The same over TLS."""
+    """A `_CuttableConnection` over TLS."""
 
 
 class _Pool(HTTPConnectionPool):
@@ -256,43 +260,42 @@ class ProviderAdapter(HTTPAdapter):
     """The transport adapter of one provider."""
 
     def __init__(self) -> None:
-        """Create an adapter without a limit of connections and without retries."""
+        """Create an adapter that neither limits the number of connections nor retries."""
         self._pool: ConnectionPool | None = None
         super().__init__(pool_connections=4, pool_maxsize=CONNECTIONS_PER_PROVIDER, max_retries=0)
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> ConnectionPool:
-        """Return the pool, looked up once, because a provider has one address and one set of TLS rules."""
+        """Return the provider's pool. Looked up once, because a provider has one address and one set of TLS rules."""
         if self._pool is None:
             self._pool = super().get_connection_with_tls_context(*args, **kwargs)
         return self._pool
 
     def build_response(self, req: PreparedRequest, resp: BaseHTTPResponse) -> Response:  # noqa: ARG002 (requests')
-        """Return the response unprocessed: cookies, encodings and the like are not used here."""
+        """Return a response with the raw body only, because cookies and encodings are not used here."""
         response = Response()
         response.raw = resp
         return response
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """Create pools of `_CuttableConnection`, with TCP keep-alive for silent links."""
+        """Create pools of `_CuttableConnection`, with TCP keep-alive to detect dead connections."""
         super().init_poolmanager(*args, socket_options=_SOCKET_OPTIONS, **kwargs)
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> ProxyManager:
-        """Create such pools behind a proxy."""
+        """Create pools of `_CuttableConnection` behind a proxy."""
         manager: ProxyManager = super().proxy_manager_for(proxy, **kwargs)
         manager.pool_classes_by_scheme = _POOLS
         return manager
 
 
 def _hang_up(connection: socket.socket) -> None:
-    """Shut the socket down for both directions.
+    """Shut the socket down for both directions. Bytes that have arrived can still be read.
 
-    Bytes that have arrived can still be read; closing then resets the link.
-
-    Without the reset, an upstream that waits for a send window would learn of the hang-up only at its next probe.
+    When the socket is closed, it resets the connection. Without the reset, an upstream whose send buffer is full would
+    notice the end of the connection only at its next probe.
     """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_WHEN_CLOSED)
-    # The plain socket's method: an SSL socket's own method would drop its state under the thread that reads.
+    # Call the plain socket's method: the SSL socket's own method would drop the TLS state while a thread reads.
     socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 

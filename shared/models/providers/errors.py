@@ -6,9 +6,10 @@
     ├── UpstreamRefused         400   the request itself is invalid; the upstream's error is passed on
     └── CallCancelled                 we hung up, because the client has left
 
-Protects two rules: a call that may have cost something is never repeated (`may_have_cost`), and no upstream's text
-reaches a log: `str()` of these errors is a sentence of ours. A response counts as free only if it certainly was;
-callers see nothing about the operators' account at the provider (keys, quota, addresses).
+Rules that these errors protect:
+- A call that may have cost something is never repeated. `may_have_cost` is False only if the call certainly was free.
+- No upstream's text reaches a log: `str()` of these errors is a sentence of this service.
+- Callers see nothing about the operators' account at the provider (keys, quota, addresses).
 """
 
 import json
@@ -36,9 +37,9 @@ class ProviderError(DomainError):
         retry_after_seconds: int | None = None,
         upstream_status: int | None = None,
     ) -> None:
-        """Set whether the provider may have begun to work, and whether a repetition could succeed soon.
+        """Create the error. `may_have_cost`: the provider may have begun to work. `is_worth_repeating`: so is the call.
 
-        The router sets `provider`, because only it knows the name.
+        The router sets `provider` later, because only the router knows the name.
         """
         super().__init__(detail, retry_after_seconds=retry_after_seconds)
         self.may_have_cost = may_have_cost
@@ -67,7 +68,7 @@ class ProviderOverloaded(ProviderError):
         retry_after_seconds: int | None = None,
         upstream_status: int | None = None,
     ) -> None:
-        """Set a retry after `retry_after_seconds`, by default 1. An overloaded provider has done nothing."""
+        """Create an error that asks for a retry after `retry_after_seconds`, by default 1. The call was free."""
         super().__init__(
             detail,
             may_have_cost=False,
@@ -112,9 +113,9 @@ _GATEWAY_TIMEOUTS = frozenset({504, 522, 524})
 
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-    """Return the error that a response with this status means; `body` may be truncated."""
+    """Return the error for a response with this unsuccessful status. `body` may be truncated."""
     error = _error_object(body)
-    # An exhausted quota also comes as 429, but waiting does not help.
+    # Exclude an exhausted quota, which providers also report as 429, because a retry would not help.
     if status in _OVERLOADED and error.get("code") not in _QUOTA_CODES:
         return ProviderOverloaded(retry_after_seconds=retry_after_seconds(headers), upstream_status=status)
     if status in _REQUEST_IS_WRONG:
@@ -131,7 +132,7 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes) -> ProviderErr
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> int | None:
-    """Return how long the upstream asks to wait, in whole seconds up to an hour, or None if it does not say."""
+    """Return the seconds to wait according to the headers, rounded up and at most 3600; None if they name no time."""
     seconds = _number(headers.get("retry-after-ms"), divisor=1000)
     if seconds is None:
         seconds = _number(headers.get("retry-after"))
@@ -156,12 +157,15 @@ def _seconds_until(value: str | None) -> float | None:
 
 
 def _error_object(body: bytes) -> dict[str, Any]:
-    """Return the error object: an object or text in `error`, a text in `detail`, or a flat object."""
+    """Return the error object of a response.
+
+    Upstreams send an object or a text in `error`, a text in `detail`, or the object's fields at the top level.
+    """
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    # Gemini's OpenAI-compatible endpoint wraps errors in a list.
+    # Unwrap the list in which Gemini's OpenAI-compatible endpoint sends an error.
     if isinstance(parsed, list) and parsed:
         parsed = parsed[0]
     if not isinstance(parsed, dict):

@@ -1,7 +1,7 @@
 """A provider with OpenAI's HTTP interface: OpenAI, OpenRouter, Ollama, vLLM, llama.cpp's server and similar ones.
 
-One call is one request, without redirects, cookies or credentials from the environment. A request is repeated only if
-its idle connection broke before the upstream had received a byte of it.
+A call is one HTTP request, without redirects, cookies or credentials from the environment. The request is repeated only
+if it was sent over an idle connection that broke before the upstream had received a byte of the request.
 """
 
 import json
@@ -33,17 +33,17 @@ _PATHS = {Dialect.CHAT: "/chat/completions", Dialect.RESPONSES: "/responses"}
 _SUCCESS = range(200, 300)
 _STREAM = "text/event-stream, application/json"
 _FAILED = (requests.RequestException, HTTPError, OSError, ValueError)
-# A standing encoder: json.dumps with these options would build one for every call.
+# Create the encoder once, because `json.dumps` with these options would create one for every call.
 _write = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 
 
 class OpenAiCompatibleProvider:
-    """One such provider, with its connections."""
+    """A provider with OpenAI's HTTP interface, and its pool of connections."""
 
     def __init__(
         self, entry: ProviderEntry, watchdog: Watchdog, *, environment: Mapping[str, str] = os.environ
     ) -> None:
-        """Read the secrets from the environment. If one is missing, every call fails before it costs anything."""
+        """Create a provider with secrets from the environment. If one is missing, every call fails without cost."""
         self._entry = entry
         self._watchdog = watchdog
         self._adapter = ProviderAdapter()
@@ -67,7 +67,7 @@ class OpenAiCompatibleProvider:
             first_byte_timeout_seconds=first_byte if request.is_streamed else math.inf,
             idle_timeout_seconds=idle if request.is_streamed else math.inf,
         )
-        # Before connecting, so that the deadline also covers the connection.
+        # Watch the call before connecting, so that the deadline also covers the connection.
         self._watchdog.watch(call)
         try:
             return self._answer(request, call)
@@ -82,15 +82,16 @@ class OpenAiCompatibleProvider:
     def _answer(self, request: UpstreamRequest, call: Call) -> AnswerStream:
         body = self._send(self._prepared(request), request, call)
         try:
-            # http.client accepts a header block that the watchdog cut short as a whole response; no body follows it.
+            # http.client accepts a header block that the watchdog cut short as a complete one. So if the call was cut
+            # and no body has arrived, raise the error of the cut.
             response = response_of(body)
             if call.reason is not None and not (response and response.has_buffered_bytes()):
                 call.raise_if_cut(may_have_cost=True)
-            # Work on the received bytes is not the upstream's silence.
+            # Stop the idle timeout while this thread works on the received bytes.
             call.pause_timer()
             _refuse_unusable(body, call)
         except BaseException:
-            # Closed, not returned to the pool: unread bytes would be taken for the next response.
+            # Close the connection, because its unread bytes would be taken for the next response.
             body.close()
             raise
         return AnswerStream(request.upstream, body, call, self._watchdog)
@@ -98,7 +99,7 @@ class OpenAiCompatibleProvider:
     def _send(
         self, prepared: requests.PreparedRequest, request: UpstreamRequest, call: Call
     ) -> BaseHTTPResponse:
-        # The watchdog usually acts first; the socket's own timeout is the fallback.
+        # Set the socket's own timeout slightly longer than the watchdog's, as a fallback.
         read_timeout_seconds = SOCKET_SLACK_SECONDS + (
             max(request.first_byte_timeout_seconds, self._entry.idle_timeout_seconds)
             if request.is_streamed
@@ -109,7 +110,7 @@ class OpenAiCompatibleProvider:
         except _FAILED as error:
             if not call.is_unacknowledged or call.reason is not None:
                 raise call.failure(_connection_failure(call)) from error
-        # The upstream had closed the idle connection and has no byte of the request: send it once more.
+        # The upstream had closed the idle connection and has no byte of the request, so send the request once more.
         call.is_sent = call.is_unacknowledged = False
         try:
             return self._send_once(prepared, call, read_timeout_seconds, connects_anew=True)
@@ -141,7 +142,7 @@ class OpenAiCompatibleProvider:
         prepared = requests.PreparedRequest()
         prepared.method = "POST"
         prepared.url = self._entry.base_url + _PATHS[request.upstream.dialect]
-        # Set directly: `prepare` would guess encodings and authentication on every call.
+        # Set the fields directly, because `prepare` would guess encodings and authentication on every call.
         prepared.body = content
         prepared.headers = requests.structures.CaseInsensitiveDict(self._headers)
         prepared.headers["Content-Length"] = str(len(content))
@@ -157,16 +158,16 @@ def _connection_failure(call: Call) -> ProviderError:
 
 
 def _refuse_unusable(body: BaseHTTPResponse, call: Call) -> None:
-    """Raise the error of a response that is not a readable success."""
+    """Raise an error if the response has an error status, is compressed, or is a web page."""
     if body.status not in _SUCCESS:
-        # The error text is only for the caller's information; do not wait long for it.
+        # Do not wait long for the error text, which only informs the caller.
         call.shorten_deadline(SECONDS_FOR_A_REFUSAL)
         raise refusal(body.status, body.headers, _start_of(body))
     if body.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
         raise ProviderError(
             "The provider compressed its response, which the request forbids.", may_have_cost=True
         )
-    # A web page means a wrong address, so no model has worked.
+    # A web page means that the address is wrong. No model has worked, so the call was free.
     if body.headers.get("content-type", "").lower().startswith("text/html"):
         raise ProviderError(
             "The provider responded with a web page instead of a model's output.", may_have_cost=False

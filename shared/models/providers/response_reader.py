@@ -1,7 +1,8 @@
-"""Read an upstream's response: bytes from its socket become events, and its end becomes a reason.
+"""Read an upstream's response from its socket as events, and raise an error if the response breaks off.
 
-Accepts what real servers send: any line ends, a JSON document instead of a stream, a wrong content type, no `[DONE]`, a
-last event without its blank line. Refuses truncated or endless bodies, and anything that is not JSON.
+Real servers deviate from the standards. The reader accepts any line ends, a JSON document instead of a stream, a wrong
+content type, a stream without `[DONE]`, and a last event without its blank line. It refuses truncated and endless
+bodies, and data that is not JSON.
 """
 
 import json
@@ -25,11 +26,11 @@ MAX_WHITE_SPACE_BYTES = 64 << 10
 MAX_ANSWER_BYTES = 512 << 20
 MAX_JSON_BYTES = 16 << 20
 SECONDS_FOR_THE_END = 0.3
-"""Maximum time for the bytes after `[DONE]`, which only decide whether the connection can be reused."""
+"""Maximum time to wait for the body's end after `[DONE]`. The end is needed only to reuse the connection."""
 _TERMINATOR = b"[DONE]"
-# A decoder of our own, because json.loads would first guess an encoding.
+# Decode UTF-8 and parse with a decoder: `json.loads` of bytes would detect the encoding of every event.
 _decode = json.JSONDecoder().decode
-# ValueError is what a read of a TLS socket raises after it was shut down.
+# Include ValueError, which a TLS socket raises at a read after it was shut down.
 _BROKEN = (OSError, HTTPError, ValueError)
 
 
@@ -69,7 +70,7 @@ class AnswerStream:
     def __exit__(self, *raised: object) -> None:
         """Return the connection to the pool if the response was read to its end.
 
-        Otherwise close it to stop the upstream.
+        Otherwise close the connection, so that the upstream stops.
         """
         if self._is_terminated and not self._is_at_end:
             self._read_end_of_body()
@@ -81,7 +82,7 @@ class AnswerStream:
 
     @property
     def received_done_marker(self) -> bool:
-        """Whether the upstream ended its stream with `[DONE]`, or replied with one document."""
+        """Whether the upstream ended its stream with `[DONE]`, or responded with one document."""
         return self._is_terminated
 
     def __iter__(self) -> Iterator[Event]:
@@ -90,9 +91,9 @@ class AnswerStream:
             yield from batch
 
     def batches(self) -> Iterator[list[Event]]:
-        """Yield the events in lists of those that arrived together."""
+        """Yield the events. Each list has the events that arrived together."""
         start = self._first_bytes()
-        # The content type is not reliable, so the first byte decides.
+        # Distinguish a document from a stream by the first byte, because the content type is not reliable.
         if start.lstrip()[:1] in (b"{", b"["):
             document = self._document(start)
             self._is_terminated = True
@@ -102,13 +103,13 @@ class AnswerStream:
 
     @property
     def is_pollable(self) -> bool:
-        """Whether the socket's readiness covers all remaining data, so that a loop may use `read_available`."""
+        """Whether all unread data makes the socket readable, so that a loop may poll it and call `read_available`."""
         is_open = self._is_streamed and not self._is_terminated and self._error is None
         return is_open and self._response is not None and self._response.is_pollable
 
     @contextmanager
     def polling(self) -> Iterator[Pollable]:
-        """Allow `read_available` within the block, whenever the socket is readable; only while `is_pollable`."""
+        """Allow calls of `read_available` within the block. The caller has checked `is_pollable`."""
         assert self._response is not None  # noqa: S101 (as the caller has seen)
         self._call.resume_timer()
         try:
@@ -118,12 +119,12 @@ class AnswerStream:
             self._call.pause_timer()
 
     def read_available(self) -> list[Event] | None:
-        """Return the events that have arrived, without waiting; None if `batches` must continue.
+        """Return the events that have arrived, without waiting. None means: leave `polling` and continue `batches`.
 
         Raises ProviderError.
         """
         assert self._response is not None  # noqa: S101 (within `polling`)
-        # A cut call returns to its thread, which raises the reason.
+        # If the watchdog has cut the call, return None, so that the call's own thread raises the error.
         received = None if self._call.reason is not None else self._response.read_available()
         if received is None:
             return None
@@ -132,9 +133,9 @@ class AnswerStream:
         return self._events_of(received)
 
     def hang_up(self) -> None:
-        """Close the connection.
+        """Close the connection for new bytes.
 
-        `batches` yields what has arrived, then raises CallCancelled unless that was the whole reply.
+        `batches` still yields the events that have arrived, then raises CallCancelled unless the reply is complete.
         """
         self._call.cancel()
 
@@ -152,7 +153,10 @@ class AnswerStream:
             yield last
 
     def _events_of(self, received: bytes) -> list[Event]:
-        """Return the events that these bytes complete, up to an invalid one. `batches` raises its error."""
+        """Return the events that these bytes complete, up to the first invalid event.
+
+        The error of an invalid event is stored, and `batches` raises it later.
+        """
         events: list[Event] = []
         try:
             self._parse(self._parser.feed(received), events)
@@ -179,12 +183,12 @@ class AnswerStream:
         if not isinstance(event, dict):
             raise self._failure("The provider sent something that is not a JSON object.")
         if name and "type" not in event and self.upstream.dialect is Dialect.RESPONSES:
-            # Some servers name a Responses event only in its SSE `event` field.
+            # Copy the type from the SSE field `event`: some servers omit it in the JSON of a Responses event.
             event["type"] = name
         return event
 
     def _cut_event(self) -> list[Event]:
-        """Return an event that the end of the body cut off, if its JSON is complete. Otherwise it was never sent."""
+        """Return the last event if only its blank line is missing; drop the event if its JSON is incomplete."""
         events: list[Event] = []
         with suppress(ProviderError):
             self._parse(self._parser.finish(), events)
@@ -196,7 +200,7 @@ class AnswerStream:
             received = self._read()
             if not received:
                 raise self._failure("The provider sent an empty response.")
-            # Servers send white space to keep the connection open while they work.
+            # Accept some white space, which servers send to keep the connection open while they work.
             if len(start) > MAX_WHITE_SPACE_BYTES:
                 raise self._failure("The provider's response has only white space.")
             start += received
@@ -205,7 +209,7 @@ class AnswerStream:
         return start
 
     def _document(self, start: bytes) -> Event:
-        """Return the whole response. If its JSON is complete, it was not truncated, however the connection ended."""
+        """Return the whole response as one event. If the connection broke, the response is valid if its JSON is."""
         content, broken = bytearray(start), None
         try:
             while len(content) <= MAX_JSON_BYTES and (received := self._read()):
@@ -230,11 +234,10 @@ class AnswerStream:
                 "The connection to the provider broke in the middle of its response."
             ) from error
         if not received:
-            # A socket that the watchdog shut down returns its buffered bytes, and then seems to be at the response's
-            # end.
+            # Check for a cut first: after the watchdog has shut a socket down, a read looks like the response's end.
             self._call.raise_if_cut(may_have_cost=True)
             self._is_at_end = True
-            # urllib3 has already returned the connection to its pool, where another call may use it.
+            # Never cut this connection again: urllib3 has returned it to the pool, and another call may use it.
             self._call.release()
             return b""
         self._count(received)
@@ -244,11 +247,11 @@ class AnswerStream:
         self._call.pause_timer()
         self._received_bytes += len(received)
         if self._received_bytes > MAX_ANSWER_BYTES:
-            # Bounds memory and cost against an upstream that never ends.
+            # End the call, to bound memory and cost if an upstream never stops sending.
             raise self._failure("The provider's response is larger than the limit.")
 
     def _read_end_of_body(self) -> None:
-        """Read the body's end after `[DONE]`, so that the connection can be reused; not worth a long wait."""
+        """Read the body's end after `[DONE]`, so that the connection can be reused. Wait for a fraction of a second."""
         self._call.shorten_deadline(SECONDS_FOR_THE_END)
         try:
             self._is_at_end = self._body.read1(READ_BYTES) == b"" and self._call.reason is None

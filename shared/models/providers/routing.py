@@ -1,8 +1,8 @@
 """Choose the upstream of a call: fallback order, retries, and the wait between them.
 
-A call goes to another upstream, or to the same again, only if the attempt before certainly cost nothing and nothing of
-a reply was sent. The next upstream is called at once. When all have failed, another round begins after a growing wait
-with jitter that respects `Retry-After`.
+A call is attempted again, at the same or another upstream, only if the attempt before certainly cost nothing and no
+part of a reply was sent. The next upstream is called at once. When all upstreams have failed, another round begins
+after a wait. The wait grows with each round, has jitter and respects `Retry-After`.
 """
 
 import random
@@ -35,7 +35,7 @@ log = get_logger(__name__)
 FIRST_WAIT_SECONDS = 0.25
 LONGEST_WAIT_SECONDS = 8.0
 REST_SECONDS = 2.0
-"""How long a failed upstream is tried last, unless its response said how long."""
+"""How long the other upstreams are preferred to a failed one, unless the failed one's response named a time."""
 MAX_PROVIDERS = 256
 
 
@@ -66,10 +66,10 @@ class Router:
         deadline_at: float | None = None,
         call_id: str | None = None,
     ) -> UpstreamStream:
-        """Open a call. The stream's `upstream` is the one that responded.
+        """Open a call at one of the entry's upstreams. The returned stream's `upstream` is the one that responded.
 
         `body_for` returns the body for an upstream. `deadline_at`, in the monotonic clock's seconds, can shorten the
-        entry's own deadline. Raises ProviderError, ProviderTimeout, ProviderOverloaded, UpstreamRefused, CallCancelled.
+        entry's deadline. Raises ProviderError, ProviderTimeout, ProviderOverloaded, UpstreamRefused, CallCancelled.
         """
         ends_at = time.monotonic() + entry.deadline_seconds
         plan = _Plan(
@@ -114,7 +114,7 @@ class Router:
         raise failure
 
     def _attempt(self, plan: _Plan, upstream: Upstream) -> UpstreamStream:
-        # Checked before each attempt: a retry may follow a wait in which the client left.
+        # Check this before each attempt, because the client may have left during a wait between attempts.
         if plan.cancelled.is_set():
             raise CallCancelled(may_have_cost=False)
         if time.monotonic() >= plan.deadline_at:
@@ -135,7 +135,7 @@ class Router:
             with attempt:
                 stream = self._provider(upstream.provider).open(request, cancelled=plan.cancelled)
         except ProviderError as error:
-            # Known only here; the usage record names it.
+            # Add the provider's name for the usage record: the code that raised the error does not know the name.
             error.provider = name
             PROVIDER_REQUESTS.labels(name, error.code).inc()
             log.info(
@@ -153,13 +153,13 @@ class Router:
         return stream
 
     def _provider(self, entry: ProviderEntry) -> Provider:
-        # Without the lock: every call comes here, and a dict lookup is atomic.
+        # Look the provider up without the lock: this runs for every call, and a dict lookup is atomic.
         provider = self._providers.get(entry)
         if provider is not None:
             return provider
         with self._lock:
             if entry not in self._providers:
-                # Reloads of the catalog add providers; the oldest is no longer in use.
+                # Each reload of the catalog may add providers. Drop the oldest, which is probably no longer in use.
                 if len(self._providers) >= MAX_PROVIDERS:
                     self._providers.pop(next(iter(self._providers))).close()
                 self._providers[entry] = self._connect(entry)
@@ -171,7 +171,7 @@ class Router:
         return OpenAiCompatibleProvider(entry, self._watchdog)
 
     def _in_order(self, upstreams: tuple[Upstream, ...]) -> list[Upstream]:
-        """Return the upstreams in the operators' order, those that failed a moment ago last."""
+        """Return the upstreams in the operators' order, but upstreams that failed a moment ago last."""
         if not self._resting:
             return list(upstreams)
         now = time.monotonic()
@@ -186,7 +186,7 @@ class Router:
 
 @cache
 def _answered(provider: str) -> tuple[Counter, Histogram]:
-    """Return the metrics of a provider's successful responses, cached; operators name only so many providers."""
+    """Return the metrics of a provider's successful responses. The cache has one entry for each provider's name."""
     return PROVIDER_REQUESTS.labels(provider, "answered"), PROVIDER_FIRST_BYTE_SECONDS.labels(provider)
 
 
@@ -195,7 +195,10 @@ def _key(upstream: Upstream) -> tuple[str, str]:
 
 
 def _ends_the_call(error: ProviderError) -> bool:
-    """Return whether to call no other upstream: it may have worked, the request is invalid, or the client has left."""
+    """Return whether an error forbids another attempt.
+
+    True if the failed attempt may have cost something, the request is invalid, or the client has left.
+    """
     return error.may_have_cost or isinstance(error, UpstreamRefused | CallCancelled)
 
 
@@ -204,7 +207,7 @@ def _may_be_repeated(error: ProviderError) -> bool:
 
 
 def _more_telling(before: ProviderError | None, error: ProviderError) -> ProviderError:
-    """Return the error to report after all failed: the overload with the earliest retry, else the latest error."""
+    """Return the error to report if all upstreams fail: the overload with the shortest wait, else the latest error."""
     if not isinstance(before, ProviderOverloaded):
         return error
     if not isinstance(error, ProviderOverloaded):

@@ -1,6 +1,6 @@
-"""The script of a scripted reply: directives in the last user text, one a line, each beginning with `!`.
+"""The script of a scripted reply: lines of the last user text that begin with `!`, each with one directive.
 
-README.md lists them. Any other line is text to repeat.
+README.md lists the directives. The reply repeats all other lines.
 """
 
 import re
@@ -27,7 +27,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """One reply. `…_after` count the pieces of text that precede the event; None means never."""
+    """A scripted reply. The fields `…_after` count the text pieces before a failure; None means no failure."""
 
     text: str = ""
     reasoning: str = ""
@@ -52,13 +52,13 @@ class Script:
 
     @property
     def completion_tokens(self) -> int:
-        """The words of everything in the reply, including its reasoning."""
+        """The number of words in the reply, including reasoning and tool calls."""
         calls = sum(1 + len(call.arguments.split()) for call in self.tool_calls)
         return len(self.pieces) + self.reasoning_tokens + calls
 
     @property
     def reasoning_tokens(self) -> int:
-        """The words of the reasoning."""
+        """The number of words in the reasoning."""
         return len(self.reasoning.split())
 
 
@@ -76,7 +76,8 @@ def read_script(dialect: Dialect, body: Mapping[str, Any]) -> Script:
             script = changed
     results = _results(texts)
     if results:
-        # An agent framework sends the tool's result with the same user text; a second call would make it loop forever.
+        # Call no tool again: an agent framework sends the tools' results with the same user text, and would otherwise
+        # call the tools forever.
         script = replace(script, tool_calls=())
     if not (script.text or script.tool_calls):
         script = replace(script, text=_reply(text_lines, results))
@@ -96,7 +97,7 @@ def _reply(text_lines: Sequence[str], results: Sequence[str]) -> str:
 
 
 def _apply_directive(script: Script, line: str) -> Script | None:
-    """Apply a directive. Return None if the line is not one."""
+    """Return the script changed by the directive in this line, or None if the line is not a valid directive."""
     name, _, argument = line.strip().partition(" ")
     directive = _DIRECTIVES.get(name)
     try:
@@ -129,7 +130,7 @@ def _after(text: str) -> int:
 
 
 def _fail(script: Script, argument: str) -> Script:
-    """Parse `500`, `500 after 3` or `429 retry-after 7`."""
+    """Apply `!fail` with the argument `500`, `500 after 3` or `429 retry-after 7`."""
     status, _, rest = argument.partition(" ")
     if rest.startswith("after "):
         return replace(script, fail_after=_after(rest))

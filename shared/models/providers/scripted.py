@@ -1,7 +1,7 @@
-"""A provider that follows a script instead of calling a model, for tests and first steps; README.md has the directives.
+"""A provider that follows a script instead of calling a model, for tests and first steps.
 
-The same request gives the same events. Usage counts the words of prompt and reply. Deadlines, cancellation and failures
-are those of the port.
+README.md lists the directives of a script. The same request gets the same events. Usage counts the words of prompt and
+reply. Deadlines, cancellation and failures work as for every provider (`base`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class ScriptedProvider:
     """Follows the script that each request contains."""
 
     def open(self, request: UpstreamRequest, *, cancelled: Cancellation) -> ScriptedStream:
-        """Wait and fail as the script says, else begin the reply."""
+        """Wait as the script says, then raise the scripted failure or return the reply's stream."""
         script = read_script(request.upstream.dialect, request.body)
         pacing = _Pacing(request, cancelled)
         first_byte_seconds = request.first_byte_timeout_seconds if request.is_streamed else math.inf
-        # Wait no longer than the timeout that the script provokes.
+        # Wait at most until the first-byte timeout, which a longer wait in the script exceeds.
         pacing.wait(min(script.wait_seconds, first_byte_seconds))
         if script.wait_seconds >= first_byte_seconds:
             raise ProviderTimeout(str(Reason.FIRST_BYTE), may_have_cost=True)
@@ -51,7 +51,7 @@ class ScriptedProvider:
 
 
 class ScriptedStream:
-    """The events of one scripted reply."""
+    """A stream with the events of one scripted reply."""
 
     is_pollable = False
 
@@ -97,7 +97,7 @@ class ScriptedStream:
         raise NotImplementedError
 
     def _document(self, events: list[Event]) -> Event:
-        """Return one document with the content of a stream's events."""
+        """Convert the events of a stream to one document with the same content."""
         if self.received_done_marker:
             return chat_completion(self._script, self._body)
         match events[-1]:
@@ -136,7 +136,7 @@ class ScriptedStream:
 
 
 class _Pacing:
-    """Waits that end with the call's deadline or cancellation."""
+    """The waits of one scripted reply. A wait ends early, with an error, at the call's deadline or cancellation."""
 
     def __init__(self, request: UpstreamRequest, cancelled: Cancellation) -> None:
         self._deadline_at = request.deadline_at

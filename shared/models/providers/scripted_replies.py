@@ -7,7 +7,7 @@ from shared.models.providers.base import Event
 from shared.models.providers.script import Script, ToolCall
 
 ScriptedEvent = tuple[Event, bool]
-"""An event, and whether it is a piece of the text."""
+"""An event, and whether the event contains a piece of the reply's text."""
 _BASE = {"id": "chatcmpl-scripted", "object": "chat.completion.chunk", "created": 0, "model": "script"}
 
 
@@ -71,7 +71,7 @@ def _chunk(
 
 
 def _tool_calls(index: int, script: Script) -> Iterator[Event]:
-    """Yield each call's name first and its arguments in two halves, because real upstreams split them anywhere."""
+    """Yield each call's name, then its arguments in two halves, because real upstreams split arguments anywhere."""
     for number, call in enumerate(script.tool_calls):
         function = {"name": call.name, "arguments": ""}
         head = {"index": number, "id": f"call_scripted_{number}", "type": "function", "function": function}
@@ -104,13 +104,13 @@ def _chat_usage(script: Script, choices: int) -> Event:
 
 
 def response_events(script: Script, body: Mapping[str, Any]) -> Iterator[ScriptedEvent]:
-    """Yield the events: created, each output item from added to done, completed or incomplete."""
+    """Yield the events: `created`, the events of each output item from `added` to `done`, then the final event."""
     for number, (event, is_piece) in enumerate(_events(script, body)):
         yield {**event, "sequence_number": number}, is_piece
 
 
 def failure_of_response(script: Script, given: int) -> Event:
-    """Return the event of a response that failed after this many pieces, with its usage so far."""
+    """Return the final event of a response that failed after `given` text pieces, with the usage so far."""
     response = _response({}, "failed")
     response["error"] = {"code": "server_error", "message": "The script says to fail."}
     if script.reports_usage:
@@ -196,7 +196,7 @@ def _refusal_part(text: str) -> Event:
 
 
 def _response(body: Mapping[str, Any], status: str) -> Event:
-    """Return the response object: the request's settings, otherwise OpenAI's defaults."""
+    """Return the response object, with the request's settings or, where the request has none, OpenAI's defaults."""
     return {
         "id": "resp_scripted",
         "object": "response",

@@ -1,7 +1,7 @@
 """Parse server-sent events from bytes, without I/O (WHATWG HTML, 9.2).
 
-Lines may end in LF, CRLF or CR and be split anywhere. Comments, ids and retry times are ignored. An event has a maximum
-size, and only unfinished data is kept.
+Lines may end in LF, CRLF or CR, and reads may split lines anywhere. Comments, ids and retry times are ignored. An event
+has a maximum size. The parser keeps only the data of the unfinished event.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class SseEvent(NamedTuple):
-    """One event: its name (empty if it has none) and its data, lines joined by LF."""
+    """One event: the name (empty if the event has none), and the data with its lines joined by LF."""
 
     name: str
     data: bytes
@@ -47,15 +47,15 @@ class SseParser:
 
     def feed(self, received: bytes) -> list[SseEvent]:
         """Return the events that these bytes complete. Raises EventTooLarge."""
-        # The LF of a CRLF that was split between two reads.
+        # Drop the LF of a CRLF that was split between two reads.
         if self._is_after_cr and received:
             self._is_after_cr = False
             received = received.removeprefix(b"\n")
         if b"\r" in received:
             self._is_after_cr = received.endswith(b"\r")
             received = received.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        # Pieces of an unfinished line are joined once, at its end, so that a large event in small pieces costs linear
-        # time.
+        # Join the pieces of an unfinished line only at the line's end, so that a large event in small pieces takes
+        # linear time.
         head, newline, rest = received.rpartition(b"\n")
         if not newline:
             self._hold(rest)
@@ -69,7 +69,7 @@ class SseParser:
         return events
 
     def finish(self) -> list[SseEvent]:
-        """Return the last event if it lacks only its blank line; its data may be truncated."""
+        """Return the last event although its blank line is missing. The event's data may be truncated."""
         return self.feed(b"\n\n")
 
     def _hold(self, piece: bytes) -> None:

@@ -1,8 +1,8 @@
-"""Detect whether the other side received any byte of a request that was lost with its connection.
+"""Detect whether an upstream received any byte of a request when the connection broke without a response.
 
-A server may close an idle connection at the very moment a request is sent over it, and nothing comes back either way.
-But TCP acknowledges every byte that the other side's kernel accepts. If no byte of a request was acknowledged, no
-process has read it, and it can be sent again without a risk of double cost.
+A server may close an idle connection at the very moment at which a request is sent over it. TCP acknowledges every byte
+that the server's kernel accepts. If no byte of the request was acknowledged, no process has read the request, and
+sending it again cannot cost twice.
 """
 
 import socket
@@ -13,11 +13,11 @@ _BYTES_ACKED = struct.Struct("=120xQ")
 
 
 def acknowledged_bytes(connection: socket.socket) -> int | None:
-    """Return the bytes that the other side has accepted since connecting, or None if they are unknown."""
+    """Return the number of bytes that the other side has acknowledged on this connection, or None if unknown."""
     try:
         info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.size)
         (count,) = _BYTES_ACKED.unpack(info)
     except (OSError, AttributeError, struct.error):
         return None
-    # A connection that has served a request has a positive count; zero means that the kernel lacks the field.
+    # Return None for zero: the count of a used connection is positive, unless the kernel lacks the field.
     return count or None

@@ -1,10 +1,11 @@
-"""Timeouts and cancellation of upstream calls: hang up on slow upstreams, and on calls without a client.
+"""Timeouts and cancellation of upstream calls. A call that exceeds a timeout or has lost its client is cut.
 
-A socket's own timeout restarts with every byte, and nothing interrupts a thread that reads. So one thread of the
-process watches all calls and shuts a socket down under its reader, which then finds the reason here.
+A socket's own timeout restarts with every byte, and a thread that blocks in a read cannot be interrupted. So one thread
+of the process watches all calls. To cut a call, this thread shuts the call's socket down and records a `Reason`; the
+thread that reads the socket then raises the error of this reason.
 
-Silence counts as the upstream's only while a reader waits for bytes and none have arrived. A busy reader, or a process
-that slept, must not abort a paid response.
+The idle timeout runs only while a reader waits for bytes and no bytes have arrived. A busy reader, or a process that
+was suspended, must not abort a paid response.
 """
 
 import math
@@ -31,7 +32,7 @@ class Reason(StrEnum):
 
 
 class Call:
-    """One call under watch, from before its connection until its last byte."""
+    """A call that the watchdog watches, from before the connection is made until the last byte was read."""
 
     __slots__ = (
         "_cancelled",
@@ -56,7 +57,7 @@ class Call:
         first_byte_timeout_seconds: float,
         idle_timeout_seconds: float,
     ) -> None:
-        """Create the call and start the timer for its first byte."""
+        """Create the call and start the timeout for the response's first byte."""
         self._cancelled = cancelled
         self._deadline_at = deadline_at
         self._idle_seconds = idle_timeout_seconds
@@ -72,7 +73,10 @@ class Call:
         self.reason: Reason | None = None
 
     def attach(self, cut: Callable[[], object], has_unread_bytes: Callable[[], bool]) -> None:
-        """Set the function that hangs up and the check for unread bytes. Hangs up at once if a timeout has passed."""
+        """Set the function that cuts the connection, and the check for unread bytes.
+
+        If a timeout has already passed or the call was cancelled, cut the connection at once.
+        """
         with self._lock:
             self._cut = cut
             self._unread = has_unread_bytes
@@ -80,16 +84,16 @@ class Call:
                 _ignoring_closed_socket(cut)
 
     def mark_sent(self) -> None:
-        """Record that the whole request was sent: the upstream may work on it from now on."""
+        """Record that the whole request was sent, so that a failure from now on may have cost something."""
         self.is_sent = True
 
     def resume_timer(self) -> None:
-        """Start the timer for the upstream's silence, because a reader waits for bytes."""
+        """Start the idle timeout, because a reader waits for bytes."""
         self._idle_expires_at = time.monotonic() + self._idle_seconds
         self._timeout_reason = Reason.SILENCE
 
     def pause_timer(self) -> None:
-        """Stop the timer, because the reader is busy with bytes that have arrived."""
+        """Stop the idle timeout, because the reader is busy with bytes that have arrived."""
         self._idle_expires_at = math.inf
 
     def shorten_deadline(self, seconds: float) -> None:
@@ -97,35 +101,35 @@ class Call:
         self._deadline_at = min(self._deadline_at, time.monotonic() + seconds)
 
     def cancel(self) -> None:
-        """Hang up now, because the client has left."""
+        """Cut the call now, because the client has left."""
         self._end(Reason.CANCELLED)
 
     def release(self) -> None:
-        """Stop watching: the connection may serve another call now and is never cut again."""
+        """Never cut this call's connection again, because the connection may serve another call from now on."""
         with self._lock:
             self._is_released = True
-            # Under the lock, so that no check cuts a connection that was already released.
+            # Do this under the lock, so that no check cuts a connection that was already released.
             self._cut = None
 
     def check(self, now: float) -> None:
-        """Cut the call if a timeout has passed or it was cancelled."""
+        """Cut the call if a timeout has passed or the call was cancelled."""
         if now >= self._deadline_at:
             self._end(Reason.DEADLINE)
-        # Bytes that arrived but were not read yet are not silence.
+        # Do not cut a call with bytes that have arrived but were not read yet: the upstream is not silent.
         elif now >= self._idle_expires_at and not self._has_unread_bytes():
             self._end(self._timeout_reason)
         elif self._cancelled.is_set():
             self.cancel()
 
     def raise_if_cut(self, *, may_have_cost: bool) -> None:
-        """Raise the error of the watchdog's cut, if it has cut the call."""
+        """Raise ProviderTimeout or CallCancelled if the watchdog has cut the call."""
         if self.reason is Reason.CANCELLED:
             raise CallCancelled(may_have_cost=may_have_cost)
         if self.reason is not None:
             raise ProviderTimeout(str(self.reason), may_have_cost=may_have_cost, is_worth_repeating=True)
 
     def failure(self, otherwise: ProviderError) -> ProviderError:
-        """Return the error of the watchdog's cut, or `otherwise` if the connection broke by itself."""
+        """Return the error of `raise_if_cut`, or `otherwise` if the watchdog did not cut the call."""
         try:
             self.raise_if_cut(may_have_cost=otherwise.may_have_cost)
         except ProviderError as error:
@@ -146,7 +150,7 @@ class Call:
 
 
 class Watchdog:
-    """Watches the calls of one process. Its thread starts with the first call and sleeps while there are none."""
+    """Watches the calls of one process. The thread starts with the first call, and sleeps while there are no calls."""
 
     def __init__(self, *, check_interval_seconds: float = CHECK_INTERVAL_SECONDS) -> None:
         self._calls: set[Call] = set()
@@ -163,7 +167,7 @@ class Watchdog:
         with self._lock:
             self._calls.add(call)
             is_first = len(self._calls) == 1
-        # Only the first call must wake the thread; later ones are seen in its next round.
+        # Wake the thread for the first call only: a thread that already watches calls sees new ones in its next round.
         if is_first:
             self._thread.wake()
 
@@ -187,7 +191,7 @@ class Watchdog:
 
     def _check_all(self) -> None:
         with self._lock:
-            # A copy: checks may take locks of calls and must not block `watch`.
+            # Copy the set, so that the checks, which may wait for the locks of calls, do not block `watch`.
             calls = tuple(self._calls)
         now = time.monotonic()
         for call in calls:
