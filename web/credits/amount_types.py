@@ -1,4 +1,4 @@
-"""Amounts of credits in JSON. They are decimal strings, because clients may round a JSON number."""
+"""Amounts of credits in JSON. Amounts are decimal strings, because clients may round a JSON number."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,8 +11,8 @@ from shared.credits.amounts import CREDITS_PATTERN, format_credits, parse_credit
 
 
 def _parse_credits(value: object, parse: Callable[[str], int] = parse_credits) -> int:
-    """Return an amount, which must be a string."""
-    # A JSON number is refused: it may have been rounded before it was sent.
+    """Parse an amount. The value must be a string."""
+    # Refuse a JSON number: it may have been rounded before it was sent.
     if not isinstance(value, str):
         raise PydanticCustomError("credits", 'must be a decimal string such as "12.5"')
     try:

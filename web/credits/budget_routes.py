@@ -116,7 +116,7 @@ def put_key_models(call: RequestContext, organization_id: UUID, key_id: UUID) ->
     "GET",
     KEY_MODELS,
     {200: schemas.KeyModelsBody},
-    # 404 and not an empty list, which would read as no model at all.
+    # Respond 404 and not with an empty list: an empty list would mean that the key may call no model.
     summary="Get the models that a key may call; 404 if it may call all",
 )
 def read_key_models(call: RequestContext, organization_id: UUID, key_id: UUID) -> JsonResponse:

@@ -77,7 +77,8 @@ class ChangedBudget(RequestModel):
 class KeyModels(RequestModel):
     """The only models that a key may call."""
 
-    # At least one: a key that may call nothing is revoked, and one that may call all has no list.
+    # At least one model: a key that may call none is revoked instead, and a key that may call all has no
+    # list.
     models: Annotated[Sequence[ModelId], Field(min_length=1, max_length=MAX_MODELS)]
 
 
@@ -140,7 +141,7 @@ class KeyBody(SnakeModel):
         names = KeyData.model_fields
         shown: dict[str, Any] = {name: getattr(report, name) for name in names if hasattr(report, name)}
         shown["budgets"] = [_fields(budget, KeyBudgetBody.model_fields) for budget in report.budgets]
-        # `limit` names one amount, so it is that of the budget which stops the caller first.
+        # `limit` names one amount, so use the amount of the budget that will stop the caller first.
         if (tightest := report.tightest) is not None:
             shown["limit"], shown["limit_remaining"] = tightest.amount, tightest.remaining
             shown["limit_reset"] = _RESETS.get(tightest.period)
@@ -152,7 +153,7 @@ _AMOUNTS = ("amount", "spent", "held", "remaining")
 
 
 def _fields(budget: Budget, names: Iterable[str]) -> dict[str, Any]:
-    """Return the fields of a budget, with amounts in its unit."""
+    """Return the given fields of a budget. Amounts are in the budget's unit."""
     shown = {name: getattr(budget, name) for name in names}
-    # Credits have decimals; requests and tokens are whole numbers.
+    # Format the amounts by unit: credits have decimals, and requests and tokens are whole numbers.
     return shown | {name: shown_amount(budget.unit, shown[name]) for name in _AMOUNTS}

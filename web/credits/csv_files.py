@@ -7,18 +7,18 @@ from pydantic import BaseModel
 
 from web.http.negotiation import CSV, JSON
 
-# Both formats have one URL, so that caches must keep them apart.
+# Both formats have the same URL, so `Vary` tells caches to store them separately.
 VARIES = {"Vary": "Accept"}
-# Headers of these responses, for the OpenAPI document.
+# The headers of a CSV response, for the OpenAPI document.
 FILE_HEADERS = {"Content-Disposition": "The name of the file, if the response is one."}
 
 
 def json_or_file(shape: type[BaseModel]) -> Mapping[str, type[BaseModel] | None]:
-    """Return the content of a response that is JSON of a model, or a CSV file."""
+    """Return the content of a response that is either JSON of a model or a CSV file."""
     return {JSON: shape, CSV: None}
 
 
 def csv_file(name: str, table: str) -> Response:
-    """Return a table as a file of this name."""
+    """Return a CSV table as a file with the given name."""
     headers = {**VARIES, "Content-Disposition": f'attachment; filename="{name}.csv"'}
     return Response(table, content_type=f"{CSV}; charset=utf-8", headers=headers)

@@ -1,7 +1,7 @@
-"""Receive signed events of payment systems and turn them into top-ups and adjustments.
+"""Receive signed events of payment systems, and enter them as top-ups and adjustments.
 
-An event is processed only after its signature over the exact bytes is verified. Without a valid signature the response
-is the same for an existing and an unknown source.
+An event is processed only after the signature over its exact bytes is verified. Without a valid signature,
+the response is the same for an existing and an unknown source.
 """
 
 from shared.config.payment_sources import PaymentSource
@@ -59,7 +59,8 @@ class ReceivedPayment(CamelModel):
 def receive_payment_event(call: RequestContext, source: str) -> JsonResponse:
     body = call.read_small_body(MAXIMUM_JSON_BYTES)
     known = _verified(call, source, body)
-    # After the signature, or anonymous clients could exhaust a payment system's rate.
+    # Count after the signature is verified: otherwise anonymous clients could exhaust a payment system's rate
+    # limit.
     limit_rate(f"payments:{source}", call.services)
     event = parse_json(body)
     with call.services.database.transaction() as session:
@@ -71,15 +72,15 @@ def _verified(call: RequestContext, name: str, body: bytes) -> PaymentSource:
     """Return the source that signed the event. Raises SignatureInvalid."""
     source = call.services.settings.payment_sources.get(name)
     try:
-        # An unknown source fails like a wrong signature: the response reveals no name of a source.
+        # Treat an unknown source like a wrong signature: the response must not reveal the names of sources.
         if source is None:
             raise SignatureInvalid
-        # All of them: two are valid while a secret is rotated.
+        # Try all secrets: two are valid while a secret is rotated.
         secrets = [secret.get_secret_value() for secret in source.secrets]
         verify(SIGNATURES[source.kind], _request(call, body), webhook_credentials(secrets))
     except SignatureInvalid:
         REFUSED_CREDENTIALS.labels(SignatureInvalid.code).inc()
-        # Guessed signatures count like guessed credentials.
+        # Count a wrong signature like a wrong credential, so that signatures cannot be guessed at full speed.
         limit_failed_authentication(call.http, call.services)
         raise
     return source
@@ -92,6 +93,6 @@ def _request(call: RequestContext, body: bytes) -> WebhookRequest:
         query={},
         headers={name.lower(): value for name, value in call.http.headers.items()},
         body=body,
-        # The database's clock, which all processes share: the clock of a host may be wrong.
+        # Use the clock of the database, which all processes share: a host's clock may be wrong.
         received_at=call.services.signing_keys.now(),
     )

@@ -1,4 +1,4 @@
-"""Routes of credits: an organization's own reports below `/v1`, and the administration of credits."""
+"""Routes of credits: an organization's own reports below `/v1`, and the administration of credits below `/admin`."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -27,7 +27,7 @@ administration = AdministrationRoutes("credit administration")
 ROUTES = (routes, administration, statements.routes, payments.routes)
 
 _REFUSED = (BillingOrganizationRequired, PermissionDenied, ServiceUnavailable)
-# The status tells a new entry from a repeated request.
+# The status tells whether the entry is new (201) or the request was repeated (200).
 _ENTRY_RESPONSES = {201: schemas.EnteredBody, 200: schemas.EnteredBody}
 _ENTRY_ERRORS = (
     PermissionDenied,
@@ -69,7 +69,7 @@ def read_credits(call: RequestContext) -> JsonResponse:
     errors=(*_REFUSED, ValidationFailed),
 )
 def read_usage(call: RequestContext) -> JsonResponse | Response:
-    # Before the query is used: the scope decides whose usage the report covers.
+    # Authorize before the query is used: the scope decides whose usage the report covers.
     scope = authorization.authorize_usage(call.caller)
     query: usage_schemas.UsageQuery = call.query
     with call.services.database.autocommit() as session:
@@ -99,7 +99,7 @@ def list_usage_records(call: RequestContext) -> JsonResponse | Response:
     with call.services.database.transaction() as session:
         if negotiate(call.http, (JSON, CSV)) == CSV:
             found = records.list_all_usage_records(session, scope, query.wanted)
-            # The whole list and not a page: a file cannot be continued.
+            # Return the whole list and not a page: a file has no next page.
             return csv_file("usage-records", render_records(found))
         page = records.list_usage_records(
             session,

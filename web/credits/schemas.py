@@ -118,7 +118,7 @@ class UsageRecordBody(SnakeModel):
         shown = {
             name: getattr(record, name) for name in cls.model_fields if name not in ("object", "total_tokens")
         }
-        # The sum is not stored, so it cannot differ from its parts.
+        # The total is computed and not stored, so it cannot differ from its summands.
         return cls(**shown, total_tokens=record.prompt_tokens + record.completion_tokens)
 
 
@@ -217,7 +217,7 @@ class EnteredBody(EntryBody):
 class EntryPage(PageResponse):
     """A page of entries, newest first."""
 
-    # The cursor is the version of an entry and no id.
+    # The cursor is the version of an entry, not an id.
     next_cursor: str | None  # type: ignore[assignment]
     entries: Sequence[EntryBody]
 

@@ -26,13 +26,13 @@ from web.http.wire_types import Between, Count, Id, JsonCount, RequestModel
 
 routes = AdministrationRoutes("credit administration")
 
-# Years from 2000 on: no ledger is older, and the pattern stays simple.
+# Years start at 2000: no ledger is older, and the pattern stays simple.
 _MONTH_PATTERN = r"^2[0-9]{3}-(?:0[1-9]|1[0-2])$"
 _FINAL = "Whether the month is over, so that no more entries can follow."
 
 
 def _parse_month(value: object) -> object:
-    # The value of the domain, in a response.
+    # In a response, the value is the domain's date and needs no parsing.
     if isinstance(value, date):
         return value
     if isinstance(value, str) and re.fullmatch(_MONTH_PATTERN, value, re.ASCII):
@@ -85,7 +85,7 @@ class StatementSummary(ResponseModel):
 class StatementPage(PageResponse):
     """A page of months since the organization's first entry, newest first."""
 
-    # The cursor is a month and no id.
+    # The cursor is a month, not an id.
     next_cursor: str | None  # type: ignore[assignment]
     statements: Sequence[StatementSummary]
 
@@ -144,7 +144,7 @@ def get_credit_statement(call: RequestContext, organization_id: UUID, month: dat
 
 def _rows(statement: Statement) -> Iterable[Sequence[object]]:
     month = _write_month(statement.month)
-    # With opening and closing as rows, so that the amounts of a file can be added up.
+    # Include opening and closing as rows, so that the amounts in a file can be added up.
     yield month, "opening", "", format_credits(statement.opening)
     for line in statement.lines:
         yield month, line.kind, line.entries, format_credits(line.amount)

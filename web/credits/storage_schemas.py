@@ -51,7 +51,7 @@ _CUT_OFF = Field(description=f"Whether there are more than {MAX_GROUPS} groups."
 _COST = Field(description="Null until the day is charged, shortly after it is over.")
 
 
-# A plain class: each subclass brings the model that decides the case of the names.
+# This is a plain class: each subclass adds the model that decides the case of the names.
 class _StorageQuery:
     """The parameters of a storage report. Their names differ only in case between `/v1` and `/admin`."""
 
@@ -62,7 +62,7 @@ class _StorageQuery:
     @property
     def criteria(self) -> StorageCriteria:
         """Return the domain's criteria."""
-        # The domain applies the default and refuses both at once.
+        # Pass both values: the domain applies the default, and refuses a window together with a month.
         window = Window(self.window) if self.window else None
         return StorageCriteria(window=window, month=self.month, group_by=self.group_by)
 

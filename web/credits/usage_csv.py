@@ -11,7 +11,7 @@ from shared.errors import FieldError, ValidationFailed
 from web.credits.schemas import UsageRecordBody, UsageSumBody
 from web.http.wire_types import render_instant
 
-# OWASP's list of characters that start a formula (CSV injection).
+# OWASP's list of characters that start a formula in a spreadsheet (CSV injection).
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _FIGURES = tuple(UsageSumBody.model_fields)
 _RECORD = tuple(name for name in UsageRecordBody.model_fields if name != "object")
@@ -20,7 +20,8 @@ _RECORD = tuple(name for name in UsageRecordBody.model_fields if name != "object
 def render_usage(report: UsageReport) -> str:
     """Return a header and a row for each group.
 
-    Raises ValidationFailed for more than MAX_GROUPS groups: a file cannot indicate that it is truncated.
+    Raises ValidationFailed if there are more than MAX_GROUPS groups, because a CSV file cannot show that it
+    is truncated.
     """
     if report.is_truncated:
         message = f"more than {MAX_GROUPS} rows: choose a shorter time or fewer dimensions"
@@ -37,7 +38,7 @@ def render_records(records: Iterable[UsageRecord]) -> str:
     written = io.StringIO()
     writer = csv.writer(written)
     writer.writerow(_RECORD)
-    # Through the model of the JSON response, so that both formats have the same values.
+    # Render through the model of the JSON response, so that both formats have the same values.
     shown = (UsageRecordBody.of(record).model_dump(mode="json") for record in records)
     writer.writerows([_cell(record[name]) for name in _RECORD] for record in shown)
     return written.getvalue()
@@ -57,6 +58,9 @@ def _row(group: UsageGroup) -> Sequence[object]:
 
 
 def guard_cell(value: str | None) -> str:
-    """Return text that spreadsheets do not evaluate: text that begins like a formula gets an apostrophe."""
+    """Return text that spreadsheets do not evaluate.
+
+    An apostrophe is put before text that starts like a formula.
+    """
     text = value or ""
     return f"'{text}" if text.startswith(_FORMULA) else text

@@ -17,14 +17,14 @@ from web.http.wire_types import Id, SnakeModel, SnakeRequestModel, Text, UtcTime
 
 
 def comma_separated(kind: type[StrEnum], example: str) -> tuple[BeforeValidator, WithJsonSchema]:
-    """Return the annotations of a comma-separated list of names of a kind. Duplicates are removed."""
+    """Return the annotations of a comma-separated list of members of an enum. Duplicates are removed."""
     names = "|".join(kind)
 
     def parse(value: object) -> tuple[StrEnum, ...]:
         if not isinstance(value, str):
             return ()
         try:
-            # A repeated dimension would only repeat its column.
+            # Remove duplicates: a repeated dimension would only repeat its column.
             return tuple(dict.fromkeys(map(kind, value.split(","))))
         except ValueError:
             raise PydanticCustomError("dimensions", f"must be of {names}, separated by commas") from None
@@ -71,7 +71,7 @@ class UsageQuery(SnakeRequestModel):
 
     @property
     def criteria(self) -> UsageCriteria:
-        """Return the domain's criteria, with defaults."""
+        """Return the domain's criteria, with its defaults."""
         has_span = self.starts_at is not None or self.ends_at is not None
         window = self.window or (None if has_span else Window.DAY)
         filters = {at: getattr(self, at.value) for at in Dimension if getattr(self, at.value) is not None}
@@ -82,7 +82,7 @@ class UsageQuery(SnakeRequestModel):
             interval=Interval(self.interval) if self.interval else None,
             group_by=self.group_by
             if self.group_by is not None
-            # A series by model as well would be a row for each model and hour: that must be requested.
+            # Do not group a series by model by default: it would have a row for each model and hour.
             else (() if self.interval else (Dimension.MODEL,)),
             filters=filters,
         )

@@ -1,7 +1,8 @@
 """A2A's error format: google.rpc.Status in JSON, with an ErrorInfo and the invalid fields.
 
-The statuses are those of the protocol's definition 1.0.1. An error that it does not define gets the nearest status, and
-a reason in our own domain: clients take a response without an ErrorInfo for "method not found".
+The statuses are those of the protocol's definition 1.0.1. An error that the definition does not contain gets
+the nearest status, and a reason in this service's own domain: clients take a response without an ErrorInfo
+for "method not found".
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,8 @@ _PATHS = frozenset(
 )
 _PREFIXES = ("/tasks/", "/agents/")
 
-# The protocol's errors (5.4) and one more that clients know: status and name, by our code.
+# HTTP status and gRPC name by this service's code: the protocol's errors (5.4) and one more that clients
+# know.
 _TABLE: Mapping[str, tuple[int, str]] = {
     "task_not_found": (404, "NOT_FOUND"),
     "task_not_cancelable": (400, "FAILED_PRECONDITION"),
@@ -27,7 +29,7 @@ _TABLE: Mapping[str, tuple[int, str]] = {
     "invalid_params": (400, "INVALID_ARGUMENT"),
 }
 
-# Reasons that published clients know, by our code for the same error.
+# The reasons that published clients know, by this service's code for the same error.
 _REASONS = {
     "validation_failed": "INVALID_PARAMS",
     "unknown_parameter": "INVALID_PARAMS",
@@ -41,7 +43,7 @@ _REASONS = {
     "internal_error": "INTERNAL_ERROR",
 }
 
-# The protocol's gRPC mapping has no such statuses.
+# The protocol's gRPC mapping does not have these statuses, so replace them.
 _STATUSES = {422: 400, 415: 400}
 _NAMES = {
     400: "INVALID_ARGUMENT",
@@ -70,12 +72,12 @@ def is_a2a_path(path: str) -> bool:
 
 
 def a2a_status(status: int, code: str) -> int:
-    """Return the status of an error in A2A, from its status elsewhere."""
+    """Return the status of an error in A2A's format. `status` is the status in other formats."""
     return _TABLE[code][0] if code in _TABLE else _STATUSES.get(status, status)
 
 
 def a2a_reason(code: str) -> str:
-    """Return the reason that clients read."""
+    """Return the reason for a code. Clients distinguish errors by their reasons."""
     return _REASONS.get(code, code.upper())
 
 
@@ -89,10 +91,13 @@ def error_body(
     errors: Sequence[Mapping[str, str]] = (),
     **data: Any,
 ) -> dict[str, Any]:
-    """Return the body of an error; `data` and the request's id are in the ErrorInfo, as text."""
+    """Return the body of an error.
+
+    The ErrorInfo contains `data` and the request's id as text.
+    """
     final = a2a_status(status, code)
     name = _TABLE[code][1] if code in _TABLE else _NAMES.get(final, "UNKNOWN")
-    # The domain says who defined the reason.
+    # The ErrorInfo's domain names the organization that defined the reason.
     is_known = code in _TABLE or code in _REASONS
     information = {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",

@@ -1,6 +1,7 @@
 """Anthropic's error format below `/v1/messages`: `{"type": "error", "error": {…}, "request_id": "…"}`.
 
-It also contains our own code, which is more precise than the type. `x-should-retry` ends the client's retries.
+The body also contains this service's code, which is more precise than the type. `x-should-retry` ends the
+client's retries.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,10 @@ def is_anthropic_path(path: str) -> bool:
 
 
 def anthropic_status(status: int, code: str) -> int:
-    """Return the status of an error in Anthropic's dialect, which has its own for an overloaded service."""
+    """Return the status of an error in Anthropic's dialect.
+
+    The dialect has its own status for an overloaded service.
+    """
     return OVERLOADED_STATUS if code == "overloaded" else status
 
 
@@ -48,7 +52,7 @@ def anthropic_body(
     errors: Sequence[Mapping[str, str]] = (),
     **data: Any,
 ) -> dict[str, Any]:
-    """Return the body of an error. Additional data is beside its code."""
+    """Return the body of an error. Additional data is in the same object as the code."""
     findings = "; ".join(f"{at['name']} {at['message']}" for at in errors)
     error = {
         "type": anthropic_type(status),

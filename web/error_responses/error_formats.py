@@ -1,6 +1,6 @@
 """Render an error in the format of its path: a problem (RFC 9457), OAuth's, OpenAI's, Anthropic's, A2A's or a page.
 
-It needs no Flask request, because the server renders its own early refusals with it, too.
+The functions need no Flask request, because the server also renders its own early refusals with them.
 """
 
 import json
@@ -55,7 +55,7 @@ class ErrorResponse:
 
     @property
     def content(self) -> str:
-        """The page, or the body as JSON."""
+        """The HTML page, or the body as JSON text."""
         return self.page if self.page is not None else json.dumps(self.body, default=str)
 
 
@@ -68,14 +68,17 @@ class Dialects:
     def write(
         self, path: str, status: int, code: str, detail: str, *, request_id: str, **data: Any
     ) -> ErrorResponse:
-        """Render an error in the format of the path. `data` are additional members, `errors` the invalid fields."""
+        """Render an error in the format of the path.
+
+        `data` contains additional members. Its member `errors` lists the invalid fields.
+        """
         if path in OAUTH_PATHS:
             return _oauth_error(status, code, detail)
         if is_a2a_path(path):
             host = urlsplit(self.base_url).hostname or PROTOCOL_DOMAIN
             body = error_body(status, code, detail, request=request_id, host=host, **data)
             return ErrorResponse(status=body["error"]["code"], body=body)
-        # Before OpenAI's: `/v1/messages` is below `/v1`.
+        # Check before OpenAI's format, because `/v1/messages` is below `/v1`.
         if is_anthropic_path(path):
             return _anthropic_error(status, code, detail, request_id, data)
         if is_openai_path(path):
@@ -125,7 +128,8 @@ class Dialects:
             **answer.headers,
         }
         if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-            # The server is overloaded for moments; clients without it would wait longer, or not at all.
+            # The server is overloaded only briefly. Without this header, clients would wait longer or not
+            # retry at all.
             headers["Retry-After"] = "1"
         lines = (
             f"HTTP/1.1 {answer.status} {reason_phrase(answer.status)}",
@@ -135,14 +139,14 @@ class Dialects:
 
 
 def oauth_code(status: int, code: str) -> str:
-    """Return OAuth's code for an error, or the nearest one."""
+    """Return OAuth's code for an error. If OAuth has no such code, return the nearest one."""
     if code in OAUTH_CODES:
         return code
     return _OAUTH_CODES_BY_STATUS.get(status, "invalid_request")
 
 
 def title(code: str) -> str:
-    """Return the title of a code."""
+    """Return the title of an error, made from its code."""
     return code.replace("_", " ").capitalize()
 
 
@@ -174,7 +178,7 @@ def _error_page(
 
 
 def reason_phrase(status: int) -> str:
-    """Return the reason phrase of a status, also of one that HTTP does not define."""
+    """Return the reason phrase of a status. A status that HTTP does not define gets one too."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:
@@ -182,7 +186,7 @@ def reason_phrase(status: int) -> str:
 
 
 def _path(target: str) -> str:
-    """Return the path of a request target, which may include scheme and host."""
+    """Return the path of a request target. The target may include scheme and host."""
     try:
         return urlsplit(target).path
     except ValueError:

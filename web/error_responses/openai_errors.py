@@ -1,7 +1,7 @@
 """OpenAI's error format, for every path below `/v1`: `{"error": {message, type, param, code}}`.
 
-The official client retries 408, 409, 429 and 5xx unless `x-should-retry` forbids it. So a final refusal forbids it, and
-an error after work that was charged (`DomainError.is_final`).
+The official client retries 408, 409, 429 and 5xx unless `x-should-retry` forbids a retry. The header forbids
+a retry after a final refusal, and after an error in work that was charged (`DomainError.is_final`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,12 +41,15 @@ def is_openai_path(path: str) -> bool:
 
 
 def openai_code(code: str) -> str:
-    """Return OpenAI's code for an error, which mostly is our own."""
+    """Return OpenAI's code for an error. Most of them are the same as this service's codes."""
     return _CODES.get(code, code)
 
 
 def openai_type(status: int, code: str) -> str:
-    """Return the type of an error: by its code if that has a type of its own, else by its status."""
+    """Return OpenAI's type of an error.
+
+    The code decides if it has a type of its own. Otherwise the status decides.
+    """
     fallback = "server_error" if status >= 500 else "invalid_request_error"  # noqa: PLR2004 (HTTP's boundary)
     return _TYPES.get(openai_code(code)) or _TYPES_BY_STATUS.get(status, fallback)
 
@@ -54,7 +57,10 @@ def openai_type(status: int, code: str) -> str:
 def openai_body(
     status: int, code: str, message: str, *, errors: Sequence[Mapping[str, str]] = (), **data: Any
 ) -> dict[str, Any]:
-    """Return the body of an error, with additional data; `param` is the named parameter or the first invalid field."""
+    """Return the body of an error, with additional data.
+
+    `param` in the body is the named parameter, or else the first invalid field.
+    """
     param = data.pop("param", None) or _PARAMS.get(code) or (errors[0]["name"] if errors else None)
     if errors:
         message = f"{message} {'; '.join(_field_error(at) for at in errors)}."
@@ -68,7 +74,7 @@ def openai_body(
 
 
 def is_final_status(status: int) -> bool:
-    """Return whether a request that was refused with this status would be refused again."""
+    """Return whether a repeated request would be refused with this status again."""
     return 400 <= status < 500 and status not in RETRIED_STATUSES  # noqa: PLR2004 (HTTP's client errors)
 
 

@@ -1,7 +1,7 @@
-"""Turn errors into responses. This is the only place that maps an error's kind to a status.
+"""Turn errors into responses. This is the only module that maps an error's kind to a status.
 
-Each error has the format of its path (`error_formats.py`). An unexpected error is logged with its traceback, and the
-response is 500 without it.
+Each error has the format of its path (`error_formats.py`). The traceback of an unexpected error is logged,
+and the response is 500 without the traceback.
 """
 
 from typing import Any
@@ -75,7 +75,7 @@ def answer_domain_error(error: DomainError) -> Response:
 
 
 def _described(error: DomainError) -> dict[str, Any]:
-    """Return the first invalid fields, each shortened, and the number of the others."""
+    """Return the first invalid fields, each shortened, and how many are not listed."""
     errors = [
         {
             "location": at.location,
@@ -99,12 +99,12 @@ def problem(status: int, code: str, detail: str) -> Response:
 
 def _respond_with_http_error(error: HTTPException) -> Response:
     status = error.code or 500
-    # Details of our own failures are only for the log.
+    # Details of this service's own failures belong in the log only.
     if status >= _FIRST_OF_OURS:
         return _fail(status, *_INTERNAL)
     response = _fail(status, _HTTP_CODES.get(status, "malformed_request"), error.description or "")
     for name, value in error.get_headers():
-        # The others describe werkzeug's own HTML page.
+        # Keep only these headers: the others describe werkzeug's own HTML page.
         if name in ("Allow", "Retry-After"):
             response.headers[name] = value
     return response
@@ -127,7 +127,8 @@ def _dialects() -> Dialects:
 def _respond(answer: ErrorResponse) -> Response:
     response = Response(answer.content, answer.status, answer.headers, content_type=answer.media_type)
     if _body_is_unread():
-        # The rest of the body would be read as the next request. Closing costs less than draining gigabytes.
+        # Close the connection: the rest of the body would be read as the next request. Closing costs less
+        # than draining gigabytes.
         response.headers["Connection"] = "close"
     return response
 

@@ -246,7 +246,7 @@ def _complete(call: RequestContext, caller: Caller, upload: ResumableUpload) -> 
 
 
 def _with_progress(call: RequestContext, upload: ResumableUpload, error: DomainError) -> Response:
-    """Return the response to an error with the progress of the upload, so that the client need not query the progress."""
+    """Return the response to an error with the upload's progress, so that the client need not query for it."""
     response = answer_domain_error(error)
     try:
         now = uploads.get_upload(call.services.database, call.caller, upload.id)

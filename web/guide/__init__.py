@@ -1,1 +1,1 @@
-"""The guide: the built website of the documentation, served below `/docs/guide`; `make guide` builds it."""
+"""The guide: the built website of the documentation, served below `/docs/guide`. `make guide` builds it."""

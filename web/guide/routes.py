@@ -1,4 +1,4 @@
-"""Serve the built guide: its pages, each under a policy that allows the scripts in it, and their assets."""
+"""Serve the pages and assets of the built guide. Each page has a policy that allows the scripts in that page."""
 
 import base64
 import hashlib
@@ -72,16 +72,19 @@ def _serve(call: RequestContext, path: str) -> Response:
 
 def _respond(path: str) -> Response:
     media_type = mimetypes.guess_type(path)[0] or "application/octet-stream"
-    # Only pages run scripts: any other file gets the policy that allows none.
+    # Only pages run scripts, so any other file gets the policy that allows no script.
     policy = _policy(path) if media_type == HTML else POLICY
-    # The paths have no fingerprint, so a new release must replace them soon.
+    # The paths have no fingerprint, so cache them briefly: a new release must replace them soon.
     headers = {**page_headers(policy), "Cache-Control": "public, max-age=300"}
     return Response(_read(path), mimetype=media_type, headers=headers)
 
 
 @cache
 def _files() -> frozenset[str]:
-    """Return the paths of all files of the site. Other paths are never read, so none can leave the folder."""
+    """Return the paths of all files of the site.
+
+    Only these paths are read, so no request can read a file outside the folder.
+    """
     return frozenset(str(file.relative_to(_SITE)) for file in _SITE.rglob("*") if file.is_file())
 
 
@@ -92,6 +95,7 @@ def _read(path: str) -> bytes:
 @cache
 def _policy(path: str) -> str:
     """Return a policy that allows the inline scripts of the page, each by its digest."""
-    # The site generator writes inline scripts. `unsafe-inline` would allow any.
+    # Allow scripts by digest: the site generator writes inline scripts, and `unsafe-inline` would allow any
+    # script.
     digests = (hashlib.sha256(script).digest() for script in _SCRIPT.findall(_read(path)))
     return " ".join([_POLICY, *(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)])

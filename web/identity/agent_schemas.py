@@ -58,7 +58,8 @@ class RoleBindingPage(PageResponse):
     role_bindings: Sequence[RoleBindingBody]
 
 
-# The validator below as a schema: clients that are generated from the document know the rule before they send.
+# The rule of the validator below as a JSON schema: clients that are generated from the document then check it
+# before sending.
 _ONE_SUBJECT: JsonDict = {
     "anyOf": [
         {
@@ -100,7 +101,7 @@ class NewRoleBinding(RequestModel):
 
     @property
     def user_id(self) -> UUID:
-        """The subject, where it is a user."""
+        """The user's id, if the subject is a user."""
         if self.subject_user_id is None:
             raise RuntimeError("the subject is an identity")
         return self.subject_user_id

@@ -1,7 +1,7 @@
 """The form of an OAuth client, with the client's id and secret (RFC 6749 2.3.1 and 3.2).
 
-A parameter occurs at most once, an empty one counts as absent, and unknown ones are ignored. The secret is sent by HTTP
-Basic or in the form, never by both.
+A parameter may occur at most once. An empty parameter counts as absent, and unknown parameters are ignored.
+The client sends the secret by HTTP Basic or in the form, never by both.
 """
 
 import base64
@@ -39,7 +39,7 @@ class ClientForm:
     """A form and the client's credentials, which are not verified yet."""
 
     client_id: str
-    # Not in the representation: a logged form must not reveal a secret or a token.
+    # Omit the secret from the representation: a logged form must not reveal it.
     client_secret: str = field(repr=False)
     parameters: Mapping[str, str] = field(repr=False)
 
@@ -51,7 +51,10 @@ class ClientForm:
 
 
 def read_client_form(call: RequestContext) -> ClientForm:
-    """Return the form with the client's credentials. Raises InvalidRequest, or InvalidClient without credentials."""
+    """Return the form with the client's credentials.
+
+    Raises InvalidRequest, or InvalidClient if there are no credentials.
+    """
     parameters = _read_form(call)
     authorization = call.http.headers.get("Authorization")
     if authorization is None:
@@ -60,11 +63,12 @@ def read_client_form(call: RequestContext) -> ClientForm:
         client_id, secret = _read_basic(authorization)
         if "client_secret" in parameters:
             raise InvalidRequest("Send the client's secret by HTTP Basic or in the form, not by both.")
-        # A form may repeat the id of the header; two different ids name no client.
+        # A form may repeat the id of the header. If the two ids differ, the client is unknown.
         if parameters.get("client_id", client_id) != client_id:
             raise InvalidRequest("The client_id of the form is not that of the Authorization header.")
     if parameters.get("grant_type") == TOKEN_EXCHANGE:
-        # The subject token authenticates the client. A secret beside it is a mistake that must not pass unnoticed.
+        # The subject token authenticates the client. Refuse a secret beside it, because sending both is a
+        # mistake.
         if not client_id or secret:
             raise InvalidRequest("A token is exchanged with the client's id, and without a secret.")
         return ClientForm(client_id=client_id, client_secret="", parameters=parameters)
@@ -79,7 +83,7 @@ def _read_form(call: RequestContext) -> dict[str, str]:
     try:
         raw = call.read_small_body(MAXIMUM_FORM_BYTES)
     except ContentTooLarge:
-        # In OAuth's dialect, whose clients cannot read the problem of other routes.
+        # Raise the error in OAuth's format: OAuth clients cannot read the problem format of other routes.
         raise FormTooLarge from None
     try:
         return read_fields(raw, maximum=MAXIMUM_PARAMETERS)
@@ -96,17 +100,17 @@ def _read_basic(authorization: str) -> tuple[str, str]:
     if scheme.lower() != "basic":
         raise InvalidClient("A client authenticates by HTTP Basic.")
     try:
-        # Without `validate` characters outside the alphabet would be skipped, and several headers would mean one
-        # secret.
+        # Without `validate`, Python would skip characters outside the alphabet, and several headers would
+        # encode one secret.
         pair = base64.b64decode(encoded.strip(), validate=True)
     except binascii.Error:
         raise InvalidClient from None
-    # The first colon ends the id: a secret may contain more (RFC 7617).
+    # The first colon ends the id: a secret may contain further colons (RFC 7617).
     client_id, colon, secret = pair.partition(b":")
     if not colon:
         raise InvalidClient
     try:
-        # RFC 6749 2.3.1 encodes both parts as form values before Base64.
+        # RFC 6749 2.3.1 encodes the id and the secret as form values before Base64, so decode both.
         return decode(client_id), decode(secret)
     except UnicodeDecodeError:
         raise InvalidRequest(NOT_UTF_8) from None

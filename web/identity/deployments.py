@@ -87,7 +87,8 @@ def change_daemon(call: RequestContext, deployment_id: UUID) -> JsonResponse:
 def put_repository(call: RequestContext, deployment_id: UUID) -> JsonResponse:
     body: schemas.NewRepository = call.read_body()
     actor = call.actor
-    # All fields at once: an omitted one matches anything, and no restriction of before stays unseen.
+    # Pass all fields at once: an omitted field matches any value, and so no earlier restriction stays
+    # unnoticed.
     draft = repositories.RepositoryDraft(**body.model_dump())
     with call.services.database.transaction() as session:
         shown = repositories.put_repository(session, actor=actor, deployment_id=deployment_id, draft=draft)
@@ -122,7 +123,7 @@ routes.lists(
     "/deployments/<id:deployment_id>/versions",
     versions.list_versions,
     schemas.DeployedVersionPage,
-    # `list_versions` lists the versions of a file, and an operation's id is unique.
+    # `list_versions` lists the versions of a file, and an operation's id must be unique, so use another name.
     name="list_deployed_versions",
     summary="List the versions of a deployment",
 )

@@ -98,7 +98,7 @@ def rotate_distribution_token(call: RequestContext, distribution_id: UUID) -> Js
         token = distributions.rotate_distribution_token(
             session, actor=actor, distribution_id=distribution_id, overlap_seconds=call.query.overlap_seconds
         )
-    # No cache may keep the secret, which is returned only once.
+    # The secret is returned only once, so no cache may keep the response.
     return JsonResponse(body=schemas.RotatedToken(token=token.value), headers=NO_STORE)
 
 
@@ -147,8 +147,8 @@ def mint_attribution(call: RequestContext) -> JsonResponse:
     minted = attribution_minting.mint_attribution(
         call.services.signing_keys,
         call.services.settings,
-        # The distribution itself and no caller: it acts for no identity, and only states for whom its deployment
-        # works.
+        # Pass the distribution's credential and no caller: a distribution acts for no identity, and only
+        # states for whom its deployment works.
         call.credential,
         message_id=body.message_id,
         channel=body.channel,

@@ -87,7 +87,8 @@ def _bind(
             scope_kind=ScopeKind(body.scope_kind),
             scope_id=body.scope_id,
         )
-    # The schema has checked that the scope is an identity: a user's role over the organization is the membership's.
+    # The schema has checked that the scope is an identity. A user's role over the organization belongs to the
+    # membership.
     return role_bindings.bind_user_role(
         session,
         actor=actor,

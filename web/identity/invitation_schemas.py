@@ -43,7 +43,8 @@ class InvitationPage(PageResponse):
 class NewInvitation(RequestModel):
     """The address or the user to invite, with the role."""
 
-    # One of the two; the domain refuses both and neither, for commands too.
+    # Exactly one of the two fields is required. The domain checks this, because the rule applies to commands
+    # too.
     email: Email | None = None
     user_id: Id | None = None
     role: MemberRole
@@ -56,7 +57,7 @@ class NewInvitation(RequestModel):
 class AcceptedInvitation(RequestModel):
     """The token of an invitation."""
 
-    # Longer than any token, and short enough that a wrong one costs nothing to hash.
+    # Longer than any token, and short enough that hashing a wrong token costs little.
     token: Annotated[str, Text(minimum=1, maximum=200)]
 
 

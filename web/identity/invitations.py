@@ -1,4 +1,4 @@
-"""Routes of invitations. A person becomes a member, and gets a key, only by accepting one themselves."""
+"""Routes of invitations. A person becomes a member, and gets an API key, only by accepting an invitation."""
 
 from uuid import UUID
 
@@ -22,7 +22,7 @@ from web.identity import invitation_schemas as schemas
 from web.identity.schemas import MemberBody
 
 routes = AdministrationRoutes("invitations")
-# Registration has no credential yet, so it is no route of administration.
+# A person who registers has no credential yet, so this route is not administrative.
 public_routes = Routes("invitations")
 
 _REFUSED: tuple[type[DomainError], ...] = (
@@ -115,7 +115,7 @@ def register_invited(call: RequestContext) -> JsonResponse:
         with call.services.database.transaction() as session:
             made = invitation_acceptance.register_invited(session, token=body.token, request_id=request_id())
     except ResourceNotFound:
-        # Each wrong token counts against the address, so tokens cannot be guessed at full speed.
+        # Count each wrong token against the client's address, so that tokens cannot be guessed at full speed.
         limit_failed_authentication(call.http, call.services)
         raise
     shown = schemas.RegistrationBody(

@@ -1,7 +1,7 @@
 """The OAuth endpoints: exchange a deployment's secret for an access token, introspect and revoke tokens.
 
-RFC 6749 (client credentials), 7009 (revocation), 7662 (introspection), 8414 and 9728 (metadata). Errors speak OAuth's
-dialect (`web/error_responses/status_codes.py`), and no answer may be stored.
+RFC 6749 (client credentials), 7009 (revocation), 7662 (introspection), 8414 and 9728 (metadata). Errors have
+OAuth's format (`web/error_responses/status_codes.py`), and caches must not store any response.
 """
 
 import json
@@ -82,11 +82,12 @@ _TOKEN = {
 )
 def issue_token(call: RequestContext) -> JsonResponse:
     with _client(call) as form:
-        # All of it within the block, which counts a refused secret or subject token against the address.
+        # Do everything within the block: it counts a refused secret or subject token against the client's
+        # address.
         grant_type = form.require("grant_type")
         if grant_type not in (CLIENT_CREDENTIALS, TOKEN_EXCHANGE):
             raise errors.UnsupportedGrantType
-        # `audience` is a parameter of the exchange alone (RFC 8693), `resource` of both (RFC 8707).
+        # Only the exchange has the parameter `audience` (RFC 8693). Both grants have `resource` (RFC 8707).
         is_exchange = grant_type == TOKEN_EXCHANGE
         _require_target(call, form, "resource", *(["audience"] if is_exchange else []))
         token = _exchange_subject(call, form) if is_exchange else _exchange_secret(call, form)
@@ -102,7 +103,7 @@ def issue_token(call: RequestContext) -> JsonResponse:
 def _require_target(call: RequestContext, form: ClientForm, *names: str) -> None:
     base_url = call.services.settings.base_url
     for name in names:
-        # Some clients add the slash of the empty path.
+        # Ignore a trailing slash: some clients add the slash of the empty path.
         if form.parameters.get(name, base_url).rstrip("/") != base_url:
             raise InvalidTarget
 
@@ -122,7 +123,7 @@ def _exchange_secret(call: RequestContext, form: ClientForm) -> AccessToken:
 def _exchange_subject(call: RequestContext, form: ClientForm) -> AccessToken:
     if form.require("subject_token_type") not in SUBJECT_TOKENS:
         raise errors.InvalidRequest(f"Send a subject_token_type of {' or '.join(SUBJECT_TOKENS)}.")
-    # Refused and not ignored: the token would not be the one that the client requested.
+    # Refuse an unsupported parameter: if it were ignored, the token would not be the requested one.
     if form.parameters.get("requested_token_type", ACCESS_TOKEN) != ACCESS_TOKEN or (
         "actor_token" in form.parameters
     ):
@@ -149,7 +150,7 @@ def _exchange_subject(call: RequestContext, form: ClientForm) -> AccessToken:
     errors=(errors.InvalidRequest, errors.InvalidClient, FormTooLarge),
 )
 def revoke_token(call: RequestContext) -> JsonResponse:
-    # 200 for an unknown token too: what the client wants is already so (RFC 7009 2.2).
+    # Respond 200 for an unknown token too: the token is invalid, as the client wants (RFC 7009 2.2).
     address = client_address(call.http.environ)
     _with_token(call, partial(token_exchange.revoke, request_id=request_id(), client_address=address))
     return JsonResponse(headers=_NO_STORE)
@@ -165,7 +166,7 @@ def revoke_token(call: RequestContext) -> JsonResponse:
     errors=(errors.InvalidRequest, errors.InvalidClient, FormTooLarge),
 )
 def introspect_token(call: RequestContext) -> Response:
-    # Not through the schema, which would add null members to an inactive token.
+    # Do not use the schema: it would add null members to an inactive token.
     return _document(_with_token(call, token_exchange.introspect), _NO_STORE)
 
 
@@ -203,7 +204,7 @@ def read_key_set(call: RequestContext) -> Response:
 
 
 def _with_token(call: RequestContext, act: Callable[..., Result]) -> Result:
-    """Return the result of a function for the client of the form and the token in it."""
+    """Call a function with the form's client and token. Return the function's result."""
     services = call.services
     with _client(call) as form:
         return act(
@@ -218,10 +219,14 @@ def _with_token(call: RequestContext, act: Callable[..., Result]) -> Result:
 
 @contextmanager
 def _client(call: RequestContext) -> Iterator[ClientForm]:
-    """Yield the client's form. A failed authentication slows down further attempts from the same address."""
+    """Yield the client's form.
+
+    A failed authentication slows down further attempts from the same address.
+    """
     try:
         form = read_client_form(call)
-        # The key includes the secret: a client without it cannot use up the rate limit of the real one.
+        # The key includes the secret, so a client without the secret cannot use up the real client's rate
+        # limit.
         limit_rate(f"{form.client_id}:{form.client_secret}", call.services)
         yield form
     except (errors.InvalidClient, SubjectTokenRefused):
@@ -230,7 +235,10 @@ def _client(call: RequestContext) -> Iterator[ClientForm]:
 
 
 def _cacheable() -> Mapping[str, str]:
-    """Return headers that let caches store a document for as long as a key is published before it signs."""
+    """Return headers that let caches store a document.
+
+    They may store it for as long as a key is published before it signs.
+    """
     return {"Cache-Control": f"public, max-age={PUBLICATION_SECONDS}"}
 
 

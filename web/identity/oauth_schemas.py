@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class Standard(BaseModel):
     """A JSON object with the member names of a standard."""
 
-    # The RFCs use snake_case, so this is no CamelModel.
+    # The RFCs use snake_case, so this model is not a CamelModel.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
@@ -20,7 +20,8 @@ class TokenBody(Standard):
     token_type: Literal["Bearer"] = "Bearer"  # noqa: S105 (a type, not a secret)
     expires_in: int = Field(description="Seconds until it expires.")
     scope: str = Field(description="The permissions it carries, separated by spaces.")
-    # RFC 8693 requires it of an exchange, RFC 6749 does not know it: absent, and not null, elsewhere.
+    # RFC 8693 requires this member in an exchange, and RFC 6749 does not define it: omit it elsewhere instead
+    # of sending null.
     issued_token_type: str | None = Field(
         default=None, exclude_if=lambda at: at is None, description="Of an exchanged token (RFC 8693 2.2.1)."
     )

@@ -79,7 +79,7 @@ def add_member(call: RequestContext, organization_id: UUID) -> JsonResponse:
         made = memberships.add_member(
             session, actor=actor, organization_id=organization_id, email=body.email, role=Role(body.role)
         )
-    # A membership has no id of its own: organization and user name it.
+    # A membership has no id, so organization and user identify it.
     path = f"/organizations/{organization_id}/members/{made.user_id}"
     return created(call, schemas.MemberBody.of(made), path)
 

@@ -15,13 +15,14 @@ def _camel_keys(details: Mapping[str, str | None]) -> dict[str, str | None]:
     return {to_camel(name): value for name, value in details.items()}
 
 
-# Details are stored with Python's names, and the wire has camelCase.
+# Details are stored with Python's names, so convert the keys to camelCase.
 Details = Annotated[Mapping[str, str | None], BeforeValidator(_camel_keys)]
-# 64 before the `@` (RFC 5321), 253 of a DNS name after it.
+# 64 characters before the `@` (RFC 5321), the `@`, and 253 characters of a DNS name.
 MAX_EMAIL_CHARACTERS = 318
-# Only in the document, for generators and fuzzers: the domain checks the address, also that of a command.
+# This pattern is only in the OpenAPI document, for generators and fuzzers. The domain checks addresses,
+# including those of commands.
 EMAIL_PATTERN = r"^[^\s@\u0000-\u001f\u007f-\u009f]{1,64}@[^\s@\u0000-\u001f\u007f-\u009f]{1,253}$"
-# Without ProjectAgent, a role of agents: no membership has it.
+# ProjectAgent is left out: it is a role of agents, and no membership has it.
 MemberRole = Literal["Member", "WorkspaceAdmin", "WorkspaceOwner"]
 Email = Annotated[
     str,

@@ -27,7 +27,7 @@ def list_signing_keys(call: RequestContext) -> JsonResponse:
     summary="Rotate the signing keys; tokens signed before stay valid. For operators",
 )
 def rotate_signing_keys(call: RequestContext) -> JsonResponse:
-    # The function opens its own transaction, in which it takes the lock of the keys first.
+    # Pass the database: the function opens a transaction, in which it first locks the keys.
     key_rotation.rotate_keys(call.services.database, call.services.settings, actor=call.actor)
     return _list(call)
 

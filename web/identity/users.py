@@ -1,4 +1,4 @@
-"""Routes of users and API keys: the caller's own, and those that an administrator manages."""
+"""Routes of users and API keys: the caller's own keys, and keys that an administrator manages."""
 
 from uuid import UUID
 
@@ -19,7 +19,8 @@ routes = AdministrationRoutes("users")
     "/me",
     {200: schemas.UserBody},
     summary="Get the caller's own user, with the active organization",
-    # Here and below: the user of a suspended organization must be able to select another one.
+    # This and the routes below serve suspended organizations, because the user must be able to select another
+    # organization.
     serves_suspended=True,
 )
 def read_me(call: RequestContext) -> JsonResponse:
@@ -39,8 +40,8 @@ def read_me(call: RequestContext) -> JsonResponse:
 )
 def select_active_organization(call: RequestContext) -> JsonResponse:
     body: schemas.ActiveOrganization = call.read_body()
-    # After the body in every handler: the caller is checked again if the body was slow, so a role lost meanwhile
-    # counts.
+    # Every handler reads `actor` after the body: if the body was slow, the caller is checked again, and a
+    # lost role counts.
     actor = call.actor
     with call.services.database.transaction() as session:
         changed = users.select_active_organization(session, actor=actor, organization_id=body.organization_id)
@@ -103,7 +104,8 @@ def list_api_keys(call: RequestContext) -> JsonResponse:
     query: schemas.ApiKeyQuery = call.query
     with call.services.database.transaction() as session:
         page = api_keys.list_api_keys(
-            # The domain decides whose keys the caller may list: a user's own, or any user's for an operator.
+            # The domain decides whose keys the caller may list: a user lists their own keys, an operator any
+            # user's.
             session,
             actor=actor,
             user_id=query.user_id or _own_id(actor),
@@ -128,7 +130,8 @@ api_key.acts(
 
 
 def _own_id(actor: Actor) -> UUID:
-    # Not reached in a request: administrator() refuses deployments. The type also covers the command line.
+    # No request reaches this line, because `require_administrator()` refuses deployments. The type also allows the
+    # command line.
     if actor.user_id is None:
         raise PermissionDenied
     return actor.user_id

@@ -15,12 +15,13 @@ _organizations = ExpiringCache[UUID](KNOWN_DISTRIBUTIONS)
 
 
 def count_for_distribution(call: RequestContext, distribution_id: UUID) -> None:
-    """Move the request's slot to its organization. Raises ConcurrencyLimited and PoolExhausted."""
+    """Count the request's slot for the distribution's organization. Raises ConcurrencyLimited, PoolExhausted."""
     organization_id = _organizations.find(distribution_id.bytes)
     if organization_id is None:
         with call.services.database.autocommit() as session:
             organization_id = find_distribution_organization(session, distribution_id)
-        # The distribution was deleted after its signature was verified: the request stays with its address.
+        # If the distribution was deleted after its signature was verified, the request still counts for the
+        # client's address.
         if organization_id is None:
             return
         _organizations.put(distribution_id.bytes, organization_id, ttl_seconds=KNOWN_SECONDS)

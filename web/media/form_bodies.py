@@ -1,6 +1,6 @@
 """Receive a form with the part `file` and a few short text fields, in constant memory.
 
-The rules of `web/http/multipart.py` apply: content counts only once the whole body has arrived.
+The rules of `web/http/multipart.py` apply: content counts only when the whole body has arrived.
 """
 
 from collections.abc import Collection, Mapping
@@ -37,9 +37,10 @@ def receive_form(
     sink: Sink,
     body_digests: tuple[str, ...] = (),
 ) -> ReceivedForm:
-    """Receive a form with these fields; the file's content goes to the sink, opened once its header is read.
+    """Receive a form with the fields in `names`. Write the file's content to the sink.
 
-    Raises what `receive_file_part` raises, UnknownParameter for other fields, and DuplicateParameter.
+    The sink is opened when the header of the file part is known. Raises the errors of `receive_file_part`,
+    UnknownParameter for other fields, and DuplicateParameter.
     """
     parser = FormParser(read_boundary(content_type), names)
     expected_digests = read_digests(*body_digests)
@@ -53,7 +54,8 @@ def receive_form(
             for event in parser.receive(piece, size):
                 fields.take(event)
         parser.finish()
-        # The request's digest covers the framing too; the part's own digest is checked by PartContent.
+        # The request's digest covers the framing too, so check it here. PartContent checks the digest of the
+        # file part.
         if whole and any(whole.digest() != digest for digest in expected_digests):
             raise DigestMismatch("The body's digest differs from the one in the request's header.")
         return ReceivedForm(fields=fields.finish(), content=content.finish(), head=bytes(keeper.head))
@@ -75,7 +77,8 @@ class FormParser(PartParser[PartHeader | FieldHeader]):
                 raise FilePartRequired
             self._has_file = True
             return header
-        # Unknown and repeated fields are refused, not ignored: a misspelled field would lose data without notice.
+        # Refuse unknown and repeated fields: if a misspelled field were ignored, its value would be lost
+        # without notice.
         if header.name not in self._names:
             raise UnknownParameter(errors=[_wrong(header.name, "is not a field of this form")])
         if header.name in self._seen:
@@ -89,7 +92,7 @@ class FormParser(PartParser[PartHeader | FieldHeader]):
 
 
 class _Fields:
-    """Collects the values of text fields and passes the file's parts on."""
+    """Collects the values of text fields, and passes the events of the file part on."""
 
     def __init__(self, content: PartContent) -> None:
         self._content = content
@@ -116,7 +119,7 @@ class _Fields:
 
     def _keep(self, name: str, piece: memoryview) -> None:
         value = self._values[name]
-        # Checked while receiving: fields are kept in memory, unlike the file.
+        # Check while receiving: text fields are kept in memory, unlike the file.
         if len(value) + len(piece) > MAXIMUM_FIELD_BYTES:
             message = f"is longer than {MAXIMUM_FIELD_BYTES} bytes"
             raise MalformedRequest("A field of the form is too long.", errors=[_wrong(name, message)])
@@ -124,7 +127,7 @@ class _Fields:
 
 
 class _HeadKeeper:
-    """A sink that records the first bytes of the content and forwards all of it to another sink."""
+    """A sink that records the first bytes of the content and forwards all bytes to another sink."""
 
     def __init__(self, sink: Sink) -> None:
         self.head = bytearray()

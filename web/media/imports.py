@@ -1,4 +1,7 @@
-"""Routes that read and retry imports, for the distribution that pushed them and users of its organization."""
+"""Routes that read and retry imports.
+
+The distribution that pushed the imports and the users of its organization may use these routes.
+"""
 
 from uuid import UUID
 
@@ -110,13 +113,13 @@ def require_reader(call: RequestContext, distribution_id: UUID) -> None:
     """
     distribution = call.credential.distribution
     if distribution is not None:
-        # 404 and not 403: a token must not reveal which other distributions exist.
+        # Respond 404 and not 403: a token must not reveal which other distributions exist.
         if distribution.id != distribution_id:
             raise ResourceNotFound
         if distribution.is_suspended:
             raise OrganizationSuspended
         return
-    # Not a distribution's own token: `get_distribution` checks the caller's permission.
+    # The credential is not a distribution's token, so `get_distribution` checks the caller's permission.
     caller = call.services.authenticator.resolve(call.credential, None)
     with call.services.database.autocommit() as session:
         get_distribution(session, actor=administrator(caller, request_id()), distribution_id=distribution_id)

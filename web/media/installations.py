@@ -1,4 +1,7 @@
-"""Routes that install a Slack app in workspaces: an administrator starts, a person of the workspace consents."""
+"""Routes that install a Slack app in workspaces.
+
+An administrator starts the installation, and a person of the workspace consents to it.
+"""
 
 from uuid import UUID
 
@@ -88,7 +91,8 @@ def complete_installation(call: RequestContext, distribution_id: UUID) -> Respon
                 state=parameters.get("state", ""),
                 code=parameters.get("code", ""),
             )
-        # To the browser every failure is an invalid state: this route has no credential and must reveal nothing.
+        # Report every failure to the browser as an invalid state: this route has no credential and must
+        # reveal nothing.
         except (
             PermissionDenied,
             ResourceNotFound,

@@ -1,4 +1,4 @@
-"""Routes that map an account of a network (a workspace, a number) to the distribution that receives for it."""
+"""Routes that map an account of a network (a workspace, a number) to the distribution that receives its messages."""
 
 from collections.abc import Sequence
 from uuid import UUID

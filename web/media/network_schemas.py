@@ -15,7 +15,7 @@ MAX_SETTINGS = 20
 MAX_VALUE_CHARACTERS = 2048
 
 
-# Generated, so that a new network needs no change here.
+# Generate the description, so that a new network needs no change here.
 def _describe() -> str:
     networks = (
         f"`{network.name}`: "

@@ -1,4 +1,4 @@
-"""Routes that administer a distribution's settings for messaging networks; values are write-only."""
+"""Routes that administer a distribution's settings for messaging networks. Values are write-only."""
 
 from uuid import UUID
 

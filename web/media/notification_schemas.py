@@ -1,4 +1,4 @@
-"""JSON schemas of notifications: their endpoints, and the delivery state of each."""
+"""JSON schemas of notification endpoints, and of notifications with their delivery state."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
@@ -60,7 +60,7 @@ class NotificationQuery(PageQuery):
 
     @property
     def delivery_state(self) -> DeliveryState | None:
-        """The requested state as the domain's type; None for all."""
+        """The requested state as the domain's type, or None for all states."""
         return None if self.state is None else DeliveryState(self.state)
 
 
@@ -98,7 +98,7 @@ class NotificationBody(ResponseModel):
 
 
 def _is_due(delivery: Delivery) -> bool:
-    # A held delivery's due_at is a placeholder at the end of time.
+    # Omit due_at of a held delivery: it is a placeholder at the end of time.
     return delivery.state is DeliveryState.WAITING and not delivery.is_held
 
 

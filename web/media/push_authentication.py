@@ -1,7 +1,7 @@
 """Authenticate a distribution by its token, or by a signature with its webhook secret.
 
-A signature covers the whole body, so a signed body is read whole and limited to MAXIMUM_SIGNED_BYTES; larger files
-are pushed with the token. Bytes of an anonymous client are neither stored nor parsed.
+A signature covers the whole body, so a signed body is read into memory and limited to MAXIMUM_SIGNED_BYTES.
+Larger files are pushed with the token. Bytes of an anonymous client are neither stored nor parsed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,10 +30,10 @@ MAXIMUM_QUERY_FIELDS = 100
 
 
 def read_pushed_body(call: RequestContext, distribution_id: UUID) -> tuple[bytes | None, Proof]:
-    """Authenticate a push. Return its body if a signature was verified over it, and the proof.
+    """Authenticate a push. Return the body if a signature over it was verified, and the proof.
 
-    Raises SignatureInvalid, PermissionDenied if the token is not a distribution's, and ResourceNotFound if it is
-    another distribution's.
+    Raises SignatureInvalid, PermissionDenied if the token is not a distribution's token, and ResourceNotFound
+    if the token belongs to another distribution.
     """
     if not call.has_credential:
         return _read_signed_body(call, distribution_id)
@@ -46,22 +46,22 @@ def read_pushed_body(call: RequestContext, distribution_id: UUID) -> tuple[bytes
 
 
 def _read_signed_body(call: RequestContext, distribution_id: UUID) -> tuple[bytes, Proof]:
-    """Read the whole body and verify it.
+    """Read the whole body and verify its signature.
 
-    Raises SignatureInvalid, with one text for every cause: it must not reveal which distributions exist.
+    Raises SignatureInvalid. Every cause has the same text, which must not reveal which distributions exist.
     """
     services = call.services
     encryption = Encryption(services.settings)
     check_header_rules(call.http)
     with brute_force_throttle(call):
         request = standard_names(webhook_request(call, b""))
-        # Before the body is read: a request without plausible headers costs no memory.
+        # Check the headers before the body is read: a request without plausible headers then costs no memory.
         check_signed_headers(STANDARD_WEBHOOKS, request)
         body = call.read_small_body(MAXIMUM_SIGNED_BYTES)
         signed = replace(request, body=body)
 
-        # A function, because the transaction that commits the push verifies again: the secret may be replaced
-        # meanwhile.
+        # Return a function: the transaction that commits the push verifies again, because the secret may be
+        # replaced meanwhile.
         def require_signature(session: Session) -> None:
             secrets = list_webhook_secrets(session, encryption, distribution_id)
             verify(STANDARD_WEBHOOKS, signed, webhook_credentials(secrets))
@@ -75,7 +75,7 @@ def _read_signed_body(call: RequestContext, distribution_id: UUID) -> tuple[byte
 
 @contextmanager
 def brute_force_throttle(call: RequestContext) -> Iterator[None]:
-    """Count each SignatureInvalid that the block raises, and slow its client down."""
+    """Count each SignatureInvalid that the block raises, and slow the client down."""
     try:
         yield
     except SignatureInvalid:
@@ -85,9 +85,10 @@ def brute_force_throttle(call: RequestContext) -> Iterator[None]:
 
 
 def webhook_request(call: RequestContext, body: bytes) -> WebhookRequest:
-    """Return the parts of a request that its signature is verified against."""
+    """Return the fields of a request that a signature is verified against."""
     query_string = call.http.environ.get("QUERY_STRING", "")
-    # The public address and not the Host header: some networks sign the URL they were given.
+    # Use the public address and not the Host header: some networks sign the URL that they were configured
+    # with.
     address = call.services.settings.base_url + call.http.path
     return WebhookRequest(
         method=call.http.method,
@@ -100,10 +101,13 @@ def webhook_request(call: RequestContext, body: bytes) -> WebhookRequest:
 
 
 def _parameters(query_string: str) -> Mapping[str, str]:
-    """Parse the query; the first value of each name counts. With too many fields it counts as empty."""
+    """Parse the query. The first value of each name counts.
+
+    A query with too many fields counts as empty.
+    """
     try:
         pairs = parse_qsl(query_string, keep_blank_values=True, max_num_fields=MAXIMUM_QUERY_FIELDS)
     except ValueError:
         return {}
-    # Reversed, so that the first of repeated names is the one that stays.
+    # The last value of a name stays in a dictionary, so reverse the pairs to keep the first.
     return dict(reversed(pairs))

@@ -1,7 +1,7 @@
 """Receive media that a distribution pushes: an address to fetch later, or the bytes themselves.
 
-Bytes pushed with the distribution's token stream into the store under the limits of every upload. This module fetches
-nothing.
+Bytes that are pushed with the distribution's token stream into the store, under the limits of every upload.
+This module fetches nothing.
 """
 
 import io
@@ -135,14 +135,15 @@ def _push_form(
     services = call.services
     settings = services.settings
     content_length = call.http.content_length or settings.max_media_bytes
-    # Twice the framing: the exact limit is on the file part and checked while parsing.
+    # Allow twice the framing bytes here: the exact limit applies to the file part and is checked while
+    # parsing.
     if content_length > settings.max_media_bytes + 2 * FRAMING_BYTES:
         raise file_errors.ContentTooLarge(maximumBytes=settings.max_media_bytes)
 
     def receive(sink: Sink) -> PushedPart:
         if signed_body is not None:
             return _read_form(call, io.BytesIO(signed_body), sink)
-        # Only unsigned bodies take a slot here: a signed one was already received into memory.
+        # Only an unsigned body takes a slot here: a signed body has already been received into memory.
         with services.receptions.admit(call.http.environ) as body:
             return _read_form(call, body, sink)
 
@@ -208,7 +209,7 @@ def _validated(shape: type[Shape], values: object) -> Shape:
 
 
 def check_source(call: RequestContext, item: schemas.AttachedMedia) -> None:
-    """Check a pushed description before it is stored, with the rules that fetching would apply.
+    """Check the description of a pushed attachment before it is stored, by the rules that apply to fetching.
 
     Raises UrlRefused, SchemeRefused, AddressRefused, HeaderRefused and ContentTooLarge.
     """
@@ -221,7 +222,10 @@ def check_source(call: RequestContext, item: schemas.AttachedMedia) -> None:
 
 
 def read_attachment(item: schemas.AttachedMedia, message_id: str, conversation_id: str | None) -> Attachment:
-    """Return the attachment that an item describes; without an address its location is empty."""
+    """Return the attachment that an item describes.
+
+    If the item has no address, the attachment's location is empty.
+    """
     return Attachment(
         message_id=message_id,
         attachment_id=item.attachment_id,

@@ -166,6 +166,6 @@ class ImportQuery(PageQuery):
 
 
 def _fields(imported: Import) -> dict[str, Any]:
-    # The id has another name on the wire.
+    # Leave the id out here, because it has another name on the wire.
     shown = ImportBody.model_fields.keys() - {"import_id"}
     return {"import_id": imported.id, **{name: getattr(imported, name) for name in shown}}

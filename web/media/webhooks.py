@@ -1,7 +1,7 @@
-"""Routes of messaging networks' webhooks: verify, receive, and respond as the network expects.
+"""Routes of messaging networks' webhooks: verify a request, receive its messages, and respond as the network expects.
 
-No part of a body counts before its signature is verified over the received bytes. A client that cannot sign gets the
-same response whether or not the distribution exists.
+No field of a body counts before the signature over the received bytes is verified. A client that cannot sign
+gets the same response whether or not the distribution exists.
 """
 
 from uuid import UUID
@@ -93,7 +93,7 @@ def _receive(call: RequestContext, distribution_id: UUID, network: Network, body
                 network=network,
                 request=request,
             )
-        # Only after verification: an anonymous client must not use up an organization's share.
+        # Count after the verification: an anonymous client must not use up an organization's share.
         count_for_distribution(call, distribution_id)
         limit_rate(f"{distribution_id}:{network.name}", services)
         network_webhooks.receive_webhook(
@@ -110,7 +110,7 @@ def _receive(call: RequestContext, distribution_id: UUID, network: Network, body
 def _render(sent: WebhookResponse | None) -> Response:
     if sent is not None:
         return Response(sent.body, sent.status, content_type=sent.media_type)
-    # Without a media type: an empty body has none, and some networks parse a declared one.
+    # Remove the media type: an empty body has none, and some networks parse a body with a declared type.
     response = Response(status=200)
     del response.headers["Content-Type"]
     return response

@@ -16,10 +16,10 @@ from shared.credits.usage.usage_reports import MODEL_WINDOW, Window
 from shared.models.catalog import Endpoint, ModelEntry
 from web.http.wire_types import Between, Count, SnakeRequestModel
 
-# The models of both dialects have one path. Only Anthropic's clients send this header.
+# Both formats of the catalog have the same path. Only Anthropic's clients send this header.
 VERSION = "anthropic-version"
 VERSION_HEADER = {VERSION: "Requests the catalog in Anthropic's format."}
-# The default and the maximum of Anthropic's own API.
+# The default and the maximum page size of Anthropic's own API.
 DEFAULT_MODELS = 20
 MAXIMUM_MODELS = 1000
 
@@ -155,7 +155,8 @@ class MessageModelList(V1):
     @classmethod
     def of(cls, entries: Sequence[ModelEntry], query: ModelsQuery) -> MessageModelList:
         """Return a page of the models that support `/v1/messages`."""
-        # Before paging: a page of models that these clients cannot call would be shorter than its limit.
+        # Filter before paging: models that these clients cannot call would otherwise make a page shorter than
+        # its limit.
         callable_ = [entry for entry in entries if entry.supports(Endpoint.MESSAGES)]
         page, has_more = page_of(callable_, query, limit=query.limit or DEFAULT_MODELS)
         return cls(
@@ -182,13 +183,13 @@ def wants_anthropic_format(http: Request) -> bool:
 def page_of(
     entries: Sequence[ModelEntry], query: ModelsQuery, *, limit: int
 ) -> tuple[Sequence[ModelEntry], bool]:
-    """Return a page of the catalog, and whether more models follow in its direction."""
+    """Return a page of the catalog, and whether more models follow in the direction of paging."""
     ids = [entry.id for entry in entries]
-    # An unknown id is ignored: the model may have left the catalog since the last page.
+    # Ignore an unknown id: the model may have left the catalog since the last page.
     begin = ids.index(query.after_id) + 1 if query.after_id in ids else 0
     end = ids.index(query.before_id) if query.before_id in ids else len(ids)
     if end < len(ids):
-        # With `before_id` the page is the last one before it, as a client that pages back expects.
+        # With `before_id`, return the models directly before that id, as a client that pages back expects.
         first = max(begin, end - limit)
         return entries[first:end], first > begin
     return entries[begin : begin + limit], end - begin > limit

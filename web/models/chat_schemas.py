@@ -1,6 +1,7 @@
 """Response models of `POST /v1/chat/completions`: a completion, or the events of a stream.
 
-They describe only what every client relies on. Further fields of a provider are passed through.
+The models describe only the fields that every client relies on. Further fields of a provider are passed
+through.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "functi
 class ReplyModel(BaseModel):
     """An object of a model's reply, which may have more fields than described."""
 
-    # A provider's own fields are passed on, so the schema of a reply must allow them.
+    # A provider's own fields are passed through, so the schema of a reply must allow them.
     model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
 
 

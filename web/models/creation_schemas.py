@@ -1,6 +1,6 @@
-"""Request models of the model routes, which only describe the bodies in OpenAPI.
+"""Request models of the model routes. They only describe the bodies in OpenAPI.
 
-They are never instantiated: the dialects parse the body, because they pass unknown fields on.
+The models are never instantiated: the dialects parse the bodies, because they pass unknown fields on.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from shared.models.dialects.requests import MODEL_CHOICE_FIELDS
 from shared.models.dialects.responses_requests import RESPONSES
 from shared.models.dialects.shapes import Schema, schema_of
 
-# False and null mean the same as an absent field, and clients send all three.
+# False, null and an absent field mean the same, and clients send all three.
 _NOT: Schema = {"anyOf": [{"const": False}, {"type": "null"}]}
 _NOT_CHOSEN: dict[str, Schema] = {
     name: {"type": "null", "description": "Only the model in `model` is called, never another one."}
@@ -43,7 +43,7 @@ class ResponsesCreation(BaseModel):
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
         """Return the schema that the dialect checks."""
         schema = _described(cls, schema_of(RESPONSES), {**_NOT_CHOSEN, **_NOT_STORED})
-        # The default of the original API is true, so an absent field would promise storage.
+        # Require `store`: its default in the original API is true, so an absent field would promise storage.
         return schema | {"required": [*schema["required"], "store"]}
 
 

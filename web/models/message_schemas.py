@@ -9,7 +9,8 @@ from web.http.wire_types import SnakeRequestModel
 
 
 class _Shape(BaseModel):
-    # Unlike the replies of the other dialects, these are written here and have no fields of a provider.
+    # These replies are rendered by this service, so they have no extra fields of a provider, unlike other
+    # dialects.
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
@@ -41,7 +42,7 @@ class MessageUsageBody(_Shape):
     cache_read_input_tokens: int
     output_tokens: int
     output_tokens_details: ThinkingTokensBody
-    # The service's own addition: it is known only once the call has ended.
+    # This field is an addition of this service. The cost is known only when the call has ended.
     cost: Annotated[str | None, Field(description="Credits charged; only in the last usage of a reply.")] = (
         None
     )

@@ -52,10 +52,11 @@ def create_message(call: RequestContext) -> Response:
 )
 def count_message_tokens(call: RequestContext) -> JsonResponse:
     body = read_call_body(call)
-    require_model_access(call.caller)  # the engine checks it for a call, but this makes none
-    body.pop("stream", None)  # `Accept` may have set it, but there is nothing to stream
+    # The engine checks the access for a call. An estimate makes no call, so check it here.
+    require_model_access(call.caller)
+    body.pop("stream", None)  # `Accept` may have set `stream`, but an estimate is not streamed, so ignore it.
     prompt = parse_prompt(body)
     entry = get_callable_model(call.services.models.catalog.current(), prompt)
-    # The same refusal as for a call, so that an estimate reveals no other model.
+    # Refuse as for a call, so that an estimate reveals no model that the key may not call.
     require_callable_model(call, entry.id)
     return JsonResponse(body=TokenCountBody(input_tokens=estimate_prompt_tokens(prompt)))

@@ -1,6 +1,7 @@
 """Response models of `POST /v1/responses`: a Response, or the events of a stream.
 
-They describe only what every client relies on. Further fields, items and events of a provider are passed through.
+The models describe only the fields that every client relies on. Further fields, items and events of a
+provider are passed through.
 """
 
 from collections.abc import Mapping, Sequence

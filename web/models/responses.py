@@ -1,7 +1,8 @@
 """HTTP responses of model calls: one JSON document, or a stream of the frames that workers send.
 
-Before the first frame an error becomes an error response. After it, or after a while of waiting, the stream has begun
-and ends with an error event. While there is nothing to send, no thread is used (`web/framework/deferred_responses.py`).
+An error before the first frame becomes an error response. A stream begins with its first frame, or with a
+comment if the model is silent for a while. A later error ends the stream with an error event. While there is
+nothing to send, no thread is used (`web/framework/deferred_responses.py`).
 """
 
 import time
@@ -30,7 +31,8 @@ from web.framework.revocation import Watch, until_revoked
 
 log = get_logger(__name__)
 
-# After so long without a frame a comment is sent, so that neither client nor proxy closes the connection.
+# After this many seconds without a frame, send a comment, so that neither client nor proxy closes the
+# connection.
 COMMENT_AFTER_SECONDS = 10.0
 
 
@@ -41,9 +43,10 @@ class Interrupted(ServiceUnavailable):
 
 
 def document_response(invoker: Invoker, inbox: Inbox, watch: Watch, environ: WSGIEnvironment) -> Response:
-    """Return the complete document, once there is one.
+    """Return the complete document when it has arrived.
 
-    Raises the errors of `replies`, ClientDisconnected if the client is gone, and the reason of a caller's revocation.
+    Raises the errors of `replies`, ClientDisconnected if the client is gone, and the error of a revocation if
+    the caller is revoked.
     """
     return rendered_response(invoker, inbox, watch, environ, _json)
 
@@ -55,7 +58,7 @@ def rendered_response(
     environ: WSGIEnvironment,
     render: Callable[[bytes], Response],
 ) -> Response:
-    """Return what `render` makes of the document, once there is one. `render` must not block."""
+    """Return the result of `render` for the complete document, when it has arrived. `render` must not block."""
     pending = _pending_response(inbox, environ)
     return respond_when_ready(_document(_replies(invoker, inbox, watch, pending), render), pending)
 
@@ -63,7 +66,7 @@ def rendered_response(
 def streamed_response(
     invoker: Invoker, inbox: Inbox, dialect: Dialect, watch: Watch, environ: WSGIEnvironment
 ) -> Response:
-    """Return a stream, once there is a first frame or the first comment is due."""
+    """Return a stream when the first frame has arrived or the first comment is due."""
     pending = _pending_response(inbox, environ)
     return stream_when_ready(_events(_replies(invoker, inbox, watch, pending), dialect), pending)
 
@@ -76,17 +79,21 @@ def _replies(
 
 
 def _until_shut_down(replies: Generator[Reply | None], pending: PendingResponse) -> Generator[Reply | None]:
-    """Yield replies until the server shuts down. Closing the rest cancels the call."""
+    """Yield replies until the server shuts down.
+
+    When the generator is closed before the last reply, the call is cancelled.
+    """
     with closing(replies):
         for reply in replies:
-            # Only while it waits: a reply that has arrived is still sent.
+            # Stop only while there is no reply: a reply that has arrived is still sent.
             if reply is None and pending.is_shutting_down:
                 raise Interrupted
             yield reply
 
 
 def _pending_response(inbox: Inbox, environ: WSGIEnvironment) -> PendingResponse:
-    # Steps only read replies that have arrived; the servers that report on a silent call are asked by other threads.
+    # A step reads only replies that have arrived, so it does not block: other threads ask the servers about a
+    # silent call.
     pending = PendingResponse(environ, idle_seconds=reply_timeouts.PING_SECONDS, is_blocking=False)
     inbox.attach(pending.wake_up)
     return pending
@@ -101,7 +108,7 @@ def _document(replies: Generator[Reply | None], render: Callable[[bytes], Respon
         for reply in replies:
             if reply is None:
                 yield None
-            # Only the last reply has the document: the others report that the worker is alive.
+            # Only the last reply has the document. The other replies report that the worker is alive.
             elif reply.kind is ReplyKind.END:
                 yield render(reply.data)
                 return
@@ -113,7 +120,8 @@ def _events(replies: Generator[Reply | None], dialect: Dialect) -> ResponseGener
     try:
         for reply in replies:
             data = _data(reply, sent_at, dialect)
-            # The first comment starts the response, too: proxies give up on a silent request.
+            # The first comment starts the response too, because proxies close a request that is silent for
+            # long.
             if not has_begun and (data or reply is not None):
                 has_begun = True
                 yield event_stream()
@@ -123,13 +131,13 @@ def _events(replies: Generator[Reply | None], dialect: Dialect) -> ResponseGener
             if reply is None:
                 yield None
     except DomainError as error:
-        # Nothing is sent yet, so the error can still have a status of its own.
+        # No byte has been sent yet, so the error can still become a response with its own status.
         if not has_begun:
             raise
         log.warning("stream.failed", code=error.code)
         yield from _error_frames(error, dialect, sent)
     finally:
-        replies.close()  # cancels the call unless it has ended
+        replies.close()  # Closing cancels the call, unless the call has ended.
 
 
 def _data(reply: Reply | None, sent_at: float, dialect: Dialect) -> bytes:
@@ -145,8 +153,8 @@ def _error_frames(error: DomainError, dialect: Dialect, sent: int) -> Iterator[b
     elif dialect is Dialect.MESSAGES:
         content = messages_error(failure)
     else:
-        # Larger than any number before it: one reply may carry several events, but never so many.
+        # Use a number larger than all before it: one reply may carry several events, but never a million.
         content = responses_error(failure, sequence_number=1_000_000 + sent)
     yield frame_writer(dialect)([Delta(content)])
-    # Clients wait for the terminator after an error too.
+    # Send the terminator after an error too, because clients wait for it.
     yield end_of_stream(dialect)

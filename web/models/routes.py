@@ -121,7 +121,7 @@ def get_one_model(call: RequestContext, model: str) -> JsonResponse:
     require_model_access(call.caller)
     models = call.services.models
     entry = get_model(models.catalog.current(), model)
-    # A model without text output is not listed, so its id is unknown here too.
+    # The catalog does not list a model without text output, so treat its id as unknown here too.
     if not entry.produces_text:
         raise ModelNotFound(param="model")
     require_callable_model(call, entry.id)
@@ -155,13 +155,13 @@ def create_chat_completion(call: RequestContext) -> Response:
 )
 def create_response(call: RequestContext) -> Response:
     body = read_call_body(call)
-    # The operators decide: some clients cannot send `store`.
+    # This is a setting of the operators, because some clients cannot send `store`.
     is_lenient = call.services.settings.absent_store_is_false
     return respond_to_call(call, parse_responses(body, store_absent_is_false=is_lenient))
 
 
 def find_callable_models(call: RequestContext) -> tuple[str, ...] | None:
-    """Return the models that the caller's key may call, or None for all."""
+    """Return the models that the caller's key may call, or None if it may call all models."""
     with call.services.database.autocommit() as session:
         return find_caller_models(session, call.caller)
 
@@ -174,7 +174,7 @@ def require_callable_model(call: RequestContext, model_id: str) -> None:
 
 
 def read_call_body(call: RequestContext) -> dict[str, Any]:
-    """Return the request's JSON object. Check first that the caller may call models at all."""
+    """Return the request's JSON object. Check first whether the caller may call any model."""
     require_model_access(call.caller)
     if call.http.mimetype != "application/json":
         raise UnsupportedMediaType("Send the body as application/json.")
@@ -182,7 +182,7 @@ def read_call_body(call: RequestContext) -> dict[str, Any]:
     body = parse_json(call.read_small_body(maximum))
     if not isinstance(body, dict):
         raise MalformedJson
-    # Set in the body, so that dialects and workers need not know the header.
+    # Set `stream` in the body, so that dialects and workers need not read the header.
     if wants_events(call.http):
         body["stream"] = True
     return body
@@ -191,13 +191,13 @@ def read_call_body(call: RequestContext) -> dict[str, Any]:
 def respond_to_call(call: RequestContext, request: ParsedRequest) -> Response:
     """Start the call, and return its reply as a document or a stream."""
     models = call.services.models
-    # Before the call is queued, because queueing reserves credits.
+    # Take the slot before the call is queued, because queueing reserves credits.
     call.admission.hold(call.services.pools.model_calls)
     waited_seconds = call.admission.waited_seconds
     inbox = invoke(
         models.invoker, models.catalog.current(), call.caller, request, waited_seconds=waited_seconds
     )
-    # Repeated while the reply is sent: revoked access ends a running call.
+    # Check access repeatedly while the reply is sent, so that a revocation ends a running call.
     watch = call.watch(require_model_access)
     if request.is_stream:
         return streamed_response(models.invoker, inbox, Dialect(request.dialect), watch, call.http.environ)

@@ -18,7 +18,10 @@ from web.dependencies.services import Services
 
 
 def readiness_checks(services: Services) -> dict[str, Check]:
-    """Return the checks of the servers that the web process needs, by name. Each check raises if its server fails."""
+    """Return the checks of the servers that the web process needs, by name.
+
+    Each check raises an error if its server fails.
+    """
     return {
         "database": services.database.check,
         "broker": services.valkey.ping,
@@ -27,14 +30,14 @@ def readiness_checks(services: Services) -> dict[str, Check]:
 
 
 def build_health_checks(services: Services, metrics: HostMetrics) -> HealthChecks:
-    """Create the health checks and measurements over these services."""
+    """Create the health checks and the measurements of the given services."""
     return HealthChecks(readiness_checks(services), metrics, _measures(services))
 
 
 def _measures(services: Services) -> Mapping[str, Measure]:
     settings = services.settings
     valkeys = {"jobs": services.valkey}
-    # Model calls may use a Valkey of their own. Where they share one, it is measured once.
+    # Model calls may have their own Valkey. If they share the service's Valkey, measure it once.
     if settings.models_redis_url not in (None, settings.redis_url):
         # One connection is enough: a measurement sends one command at a time.
         valkeys["models"] = connect_valkey(str(settings.models_redis_url), max_connections=1)

@@ -60,12 +60,12 @@ def readyz(_: RequestContext) -> JsonResponse:
 )
 def metrics(call: RequestContext) -> Response:
     if not call.services.settings.public_metrics:
-        # 404 and not 403: without the setting the route does not exist.
+        # Respond 404 and not 403: without the setting the route does not exist.
         raise ResourceNotFound
     return Response(_health_checks().metrics(), content_type=CONTENT_TYPE_LATEST)
 
 
 def _health_checks() -> HealthChecks:
-    # create_app() puts it here: it also serves the operations port, so it is no part of Services.
+    # create_app() stores the checks here. They also serve the operations port, so they are not in Services.
     checks: HealthChecks = current_app.extensions["health_checks"]
     return checks

@@ -1,1 +1,1 @@
-"""The OpenAPI document, made of the declared routes, and the pages that show it."""
+"""The OpenAPI document, generated from the declared routes, and the pages that show the document."""

@@ -1,4 +1,4 @@
-"""The parts of the OpenAPI document of A2A routes: their error schema and headers."""
+"""Components of the OpenAPI document for A2A routes: their error schema and headers."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -20,8 +20,8 @@ A2A_ERROR_SCHEMA: dict[str, Any] = {
                     "items": {
                         "type": "object",
                         "properties": {
-                            # The members of all detail types in one object: only `@type` is required, since each type
-                            # has others.
+                            # One object has the members of all detail types. Only `@type` is required,
+                            # because each type has different members.
                             "@type": {"type": "string"},
                             "reason": {"type": "string"},
                             "domain": {"type": "string"},
@@ -78,7 +78,7 @@ def a2a_error_answer(codes: Mapping[str, str], reference: Mapping[str, Any]) -> 
     """Return the error response of a status."""
     reasons: dict[str, str] = {}
     for code, meaning in codes.items():
-        # Several of our codes may have one reason of the protocol: the first meaning is shown.
+        # Several codes may have the same reason of the protocol. Show the meaning of the first code.
         reasons.setdefault(a2a_reason(code), meaning)
     listed = "\n".join(f"- `{reason}`: {meaning}" for reason, meaning in reasons.items())
     return {"description": listed, "content": {"application/json": {"schema": dict(reference)}}}

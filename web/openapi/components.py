@@ -1,4 +1,4 @@
-"""Parts of the OpenAPI document that no operation declares: error schemas, security schemes, statuses."""
+"""Components of the OpenAPI document that no operation declares: error schemas, security schemes, statuses."""
 
 from typing import Any
 
@@ -74,7 +74,7 @@ OAUTH_SCHEMA: dict[str, Any] = {
     "properties": {"error": {"type": "string"}, "error_description": {"type": "string"}},
     "required": ["error"],
 }
-# A scheme of OpenAPI names one header, and each network signs in its own.
+# One scheme for each network: a scheme of OpenAPI names one header, and each network signs in another header.
 SIGNATURE_SCHEMES: dict[str, Any] = {
     f"{name}Signature": {
         "type": "apiKey",

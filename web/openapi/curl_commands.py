@@ -1,4 +1,7 @@
-"""The curl command of an operation: its required parameters and body, with shell variables for the reader's values."""
+"""The curl command of an operation.
+
+It has the required parameters and the body, and shell variables for the reader's values.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +17,7 @@ def curl(document: Document, operation: Mapping[str, Any]) -> str:
     """Return the command, with `$base`, `$token` and a variable for each required parameter."""
     parameters = [resolve(document, at) for at in operation["parameters"]]
     required = [at["name"] for at in parameters if at["in"] == "query" and at["required"]]
-    # A shell variable for each value, so that the command can be pasted and run.
+    # Use a shell variable for each value, so that the reader can paste the command and run it.
     query = "&".join(f"{name}=${{{name}}}" for name in required)
     path = operation["path"].replace("{", "${")
     method = "" if operation["method"] == "GET" else f"-X {operation['method']} "
@@ -33,7 +36,7 @@ def _body(document: Document, operation: Mapping[str, Any]) -> Sequence[str]:
         example = example_of(document, content["application/json"].get("schema", {}))
         return ("-H 'Content-Type: application/json'", f"-d '{json.dumps(example, ensure_ascii=False)}'")
     if "multipart/form-data" in content:
-        # With the media type: the part must have one, and curl does not know it for most files.
+        # Set the media type, because the part must have one, and curl knows it for few files.
         return ('-F "file=@report.pdf;type=application/pdf"',)
     return ()
 
@@ -46,7 +49,7 @@ def example_of(document: Document, schema: Mapping[str, Any]) -> Any:
     if "properties" in resolved:
         properties = resolved["properties"]
         return {name: example_of(document, properties.get(name, {})) for name in resolved.get("required", ())}
-    # The first alternative is enough for an example: the page lists the others.
+    # Use the first alternative: it is enough for an example, and the page lists the others.
     choices = resolved.get("anyOf") or resolved.get("oneOf")
     if choices:
         return example_of(document, choices[0])

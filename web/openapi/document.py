@@ -1,4 +1,4 @@
-"""Generate the OpenAPI 3.1 document from the declared routes; their models also validate the requests."""
+"""Generate the OpenAPI 3.1 document from the declared routes. The routes' models also validate the requests."""
 
 import re
 from collections import defaultdict
@@ -28,7 +28,7 @@ from web.openapi.errors import describe_errors
 from web.openapi.headers import HEADERS, PARAMETERS, header_parameters
 from web.openapi.responses import add_headers, describe_responses, head_of, raw_content, shapes
 
-# Marks a parameter that the model must allow to be absent, because the handler reports its absence.
+# Marks a required parameter that is optional in the model, because the handler reports its absence.
 X_REQUIRED = "x-required"
 _PATH_PARAMETER = re.compile(r"<(?:(\w+):)?(\w+)>")
 
@@ -38,7 +38,7 @@ _SECURITY: Mapping[Authentication, list[dict[str, list[str]]]] = {
     Authentication.CALLER: [{"bearer": []}],
     Authentication.API_KEY_CALLER: [{"bearer": []}, {"apiKey": []}],
     Authentication.GRANT_OR_CALLER: [{"grant": []}, {"bearer": []}],
-    Authentication.CLIENT: [{"client": []}, {}],  # the form may contain the secret instead
+    Authentication.CLIENT: [{"client": []}, {}],  # The form may contain the secret instead of the header.
     Authentication.DISTRIBUTION: [{"distribution": []}],
     Authentication.DISTRIBUTION_OR_SIGNATURE: [{"distribution": []}, {"standardWebhooks": []}],
     Authentication.SIGNATURE: [{name: []} for name in SIGNATURE_SCHEMES],
@@ -48,7 +48,7 @@ _PATH_SCHEMAS: Mapping[str | None, dict[str, Any]] = {
     None: {"type": "string", "minLength": 1, "pattern": "^[^/]+$"},
     "id": {"type": "string", "format": "uuid"},
     "path": {"type": "string", "minLength": 1},
-    # A `:` ends the id: an A2A method follows it, as in `:cancel`.
+    # Exclude `:` from the id, because an A2A method follows it, as in `:cancel`.
     "task": {"type": "string", "minLength": 1, "pattern": "^[^/:]+$"},
     "month": {"type": "string", "pattern": "^2[0-9]{3}-(?:0[1-9]|1[0-2])$"},
     "network": {"type": "string", "enum": list(NETWORKS)},
@@ -63,16 +63,18 @@ _PATH_SCHEMAS: Mapping[str | None, dict[str, Any]] = {
 
 
 def describe(routes: Sequence[Route], *, base_url: str, version: str) -> dict[str, Any]:
-    """Return the OpenAPI document of these routes."""
+    """Return the OpenAPI document of the given routes."""
     shown = [route for route in routes if not route.hidden]
     schemas, names = _schemas(shown)
     paths: dict[str, dict[str, Any]] = defaultdict(dict)
     for route in shown:
-        # OpenAPI knows no converters: their patterns are in the schemas of the parameters.
+        # Remove the converters from the path, because OpenAPI has none: the schemas of the parameters have
+        # their patterns.
         path = _PATH_PARAMETER.sub(lambda match: "{" + to_camel(match[2]) + "}", route.path)
         paths[path][route.method.lower()] = operation = _operation(route, names)
         if route.method == "GET":
-            # Flask serves HEAD for every GET, so the document has it too. A declared HEAD takes its place.
+            # Flask serves HEAD for every GET, so add it to the document, unless the route declares its own
+            # HEAD.
             paths[path].setdefault("head", head_of(operation))
     return {
         "openapi": "3.1.0",
@@ -139,11 +141,12 @@ def _query_parameters(route: Route) -> Iterable[dict[str, Any]]:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a parameter without null: a query omits the parameter instead."""
+    """Return the schema of a parameter without null: in a query, null is an absent parameter."""
     choices = [choice for choice in schema.pop("anyOf", []) if choice != {"type": "null"}]
     if len(choices) == 1:
         schema = choices[0] | schema
-    # A default of null is the same as an absent parameter. 0 stands for no default at all.
+    # Remove a default of null, which means an absent parameter. The `0` stands for a schema without a
+    # default.
     if schema.get("default", 0) is None:
         del schema["default"]
     return schema
@@ -207,7 +210,7 @@ def _schemas(routes: Sequence[Route]) -> tuple[dict[str, Any], dict[Any, str]]:
             models.append((route.body, "validation"))
         if isinstance(route.body, JsonOrForm):
             models += [(shape, "validation") for shape in route.body.json]
-    # In the order of the routes, so that the document is the same for every process and release.
+    # Keep the order of the routes, so that every process and release generates the same document.
     unique = list(dict.fromkeys(models))
     references, document = models_json_schema(unique, by_alias=True, ref_template=REF)
     names = {key: reference["$ref"].rpartition("/")[2] for key, reference in references.items()}

@@ -62,14 +62,14 @@ def errors_by_status(route: Route) -> Mapping[int, Mapping[str, str]]:
     # A malformed id matches no route, so any path with a parameter may respond with 404.
     if "<" in route.path:
         by_status[404].setdefault("not_found", "No resource exists at this address.")
-    # Every route may fail or need a server that is away, so no route declares these two.
+    # Every route may fail or may need a server that is unavailable, so these two errors are added here.
     by_status[500]["internal_error"] = "The service failed."
     by_status[503].setdefault("unavailable", "A server that this request needs is unavailable. Try again.")
     return by_status
 
 
 def dialect_code(path: str, status: int, code: str) -> str:
-    """Return the code that the dialect of a path uses instead of ours."""
+    """Return the code that the dialect of a path uses for this service's code."""
     if path in OAUTH_PATHS:
         return oauth_code(status, code)
     if is_a2a_path(path):
@@ -83,12 +83,12 @@ def describe_errors(route: Route) -> dict[str, Any]:
     described = {
         str(status): render(status, codes)
         for status, codes in sorted(errors_by_status(route).items())
-        # Readiness declares its 503 as a response with a body of its own.
+        # Omit a declared status: readiness declares its 503 as a response with its own body.
         if status not in route.responses
     }
     if ProviderError in route.errors:
         schema = "AnthropicError" if is_anthropic_path(route.path) else "OpenAIError"
-        # Codes of a provider are open-ended: the schema lists none of ours, which would forbid the others.
+        # Providers may return any code, so the schema must not list this service's codes only.
         described["400"] = _with_codes_of_providers(described["400"], ref(schema))
     return described
 
@@ -108,7 +108,7 @@ def _problem(_: int, codes: Mapping[str, str]) -> dict[str, Any]:
 
 def _status_writer(path: str) -> Callable[[int, str], int]:
     if is_anthropic_path(path):
-        # Both dialects have statuses of their own for some errors, such as Anthropic's 529.
+        # Both dialects have different statuses for some errors, such as Anthropic's 529.
         return anthropic_status
     return a2a_status if is_a2a_path(path) else _plain_status
 
@@ -132,7 +132,10 @@ def _renderer(path: str) -> Callable[[int, Mapping[str, str]], dict[str, Any]]:
 
 
 def _openai_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
-    """Return the response of a status in OpenAI's dialect; several of our codes may become one."""
+    """Return the response of a status in OpenAI's dialect.
+
+    Several codes of this service may have one code there.
+    """
     own: dict[str, str] = {}
     for code, meaning in codes.items():
         own.setdefault(openai_code(code), meaning)
@@ -143,7 +146,7 @@ def _openai_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _anthropic_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
-    """Return the response of a status in Anthropic's dialect, with OpenAI's names of our codes."""
+    """Return the response of a status in Anthropic's dialect. The codes have the names of OpenAI's dialect."""
     own: dict[str, str] = {}
     for code, meaning in codes.items():
         own.setdefault(openai_code(code), meaning)
@@ -153,7 +156,10 @@ def _anthropic_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _oauth_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
-    """Return the response of a status in OAuth's dialect; several of our codes may become one."""
+    """Return the response of a status in OAuth's dialect.
+
+    Several codes of this service may have one code there.
+    """
     own: dict[str, str] = {}
     for code, meaning in codes.items():
         own.setdefault(oauth_code(status, code), meaning)
@@ -167,7 +173,7 @@ def _list_codes(codes: Mapping[str, str]) -> str:
 
 def _errors(route: Route) -> Iterable[type[DomainError]]:
     yield from _EVERY_ROUTE
-    # A health check without a slot is answered too.
+    # A health check is answered without a slot, so it cannot return these errors.
     if route.path not in PROBES:
         yield ConcurrencyLimited
     if route.authentication.has_caller:
@@ -177,7 +183,7 @@ def _errors(route: Route) -> Iterable[type[DomainError]]:
         Authentication.DISTRIBUTION_OR_SIGNATURE,
     ):
         yield from _CREDENTIAL_ERRORS
-    # OAuth has codes of its own for a wrong client; only the rate limit is shared.
+    # OAuth has its own codes for a wrong client, so only the rate limit is added.
     elif route.authentication is Authentication.CLIENT:
         yield RateLimited
     yield from route.errors
@@ -185,12 +191,12 @@ def _errors(route: Route) -> Iterable[type[DomainError]]:
 
 
 def _body_errors(route: Route) -> Iterable[type[DomainError]]:
-    """Yield the errors that follow from the declaration of the body, so that no route repeats them."""
+    """Yield the errors that follow from the declaration of the body, so that routes need not declare them."""
     body = route.body
     if body is None:
         return
     yield UploadTimeout
-    # Raw content and forms have limits of their own, whose errors their routes declare.
+    # Only JSON has the common limits: routes of raw content and forms declare their own errors.
     is_json = isinstance(body, type) and issubclass(body, BaseModel)
     if is_json or isinstance(body, FilePart | JsonOrForm):
         yield ContentTooLarge

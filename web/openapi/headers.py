@@ -75,7 +75,7 @@ def header_parameters(route: Route) -> Iterable[dict[str, Any]]:
 def response_headers(route: Route, status: str) -> dict[str, Any]:
     """Return the headers of a route's response."""
     is_error = status[0] in "45"
-    # An error of a resumable upload reports the stored offset too.
+    # An error of a resumable upload keeps the headers of the route, because it reports the stored offset too.
     own = {} if is_error and not isinstance(route.body, RawBody) else route.response_headers
     described: dict[str, Any] = {
         name: {"description": text, "schema": {"type": "string"}} for name, text in own.items()
@@ -87,7 +87,7 @@ def response_headers(route: Route, status: str) -> dict[str, Any]:
 
 def _shared(route: Route, status: str, *, is_error: bool) -> Iterable[str]:
     yield "X-Request-Id"
-    # Only a credential has a rate limit to report.
+    # Add rate limit headers only to routes with a credential, because only a credential has a rate limit.
     if route.authentication is not Authentication.PUBLIC:
         yield from ("RateLimit", "RateLimit-Policy")
     if status in _CREATED or isinstance(route.body, FilePart | RawBody):
@@ -98,7 +98,7 @@ def _shared(route: Route, status: str, *, is_error: bool) -> Iterable[str]:
         yield "WWW-Authenticate"
     if status == "416":
         yield "Content-Range"
-    # OpenAI's clients read this header to decide about a retry.
+    # OpenAI's clients read this header to decide whether to retry.
     if is_error and is_openai_path(route.path):
         yield RETRY_HEADER
     if is_anthropic_path(route.path):

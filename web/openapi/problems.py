@@ -14,15 +14,15 @@ from web.framework.routes import Route
 from web.openapi.errors import dialect_code, errors_by_status
 from web.openapi.remedies import REMEDIES, REMEDIES_BY_KIND
 
-# Without 402, 409 and 507: something else must change before a retry can succeed.
+# 402, 409 and 507 are left out: a retry succeeds only after something else has changed.
 _RETRYABLE = frozenset({408, 429, 502, 503, 504})
-# Any path whose errors are problems: for an error that no operation declares.
+# A path whose errors are problems. It is used for an error that no operation declares.
 _PROBLEM_PATH = "/files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """An error as its page shows it."""
+    """An error, with the data that its page shows."""
 
     code: str
     status: int
@@ -31,7 +31,7 @@ class Problem:
 
     @property
     def title(self) -> str:
-        """Its title, made from the code."""
+        """The title of the problem, made from its code."""
         return title(self.code)
 
     @property
@@ -72,21 +72,25 @@ _WITHOUT_KIND = (
 
 @cache
 def list_problems() -> Mapping[str, Problem]:
-    """Return every problem by its code. The first result is cached: call it once all error classes are imported."""
+    """Return every problem by its code.
+
+    The first result is cached, so call this function only after all error classes are imported.
+    """
     found: dict[str, Problem] = {}
     for code, status, meaning, remedy in _all():
-        # Classes come first: the texts for codes without a class do not replace theirs.
+        # Error classes come first, so that the texts for codes without a class do not replace the texts of
+        # classes.
         found.setdefault(code, Problem(code=code, status=status, meaning=meaning, remedy=remedy))
     return dict(sorted(found.items()))
 
 
 def find_problem(code: str | None) -> Problem | None:
-    """Return the problem of a code in any case, or None for a code without a page."""
+    """Return the problem of a code, ignoring case. Return None for a code without a page."""
     return list_problems().get((code or "").lower())
 
 
 def by_status(problems: Iterable[Problem]) -> Sequence[tuple[int, str, Sequence[Problem]]]:
-    """Return problems grouped by status, with its number and name."""
+    """Return problems grouped by status. Each group has the number and the name of the status."""
     grouped: dict[int, list[Problem]] = defaultdict(list)
     for problem in problems:
         grouped[problem.status].append(problem)
@@ -94,17 +98,20 @@ def by_status(problems: Iterable[Problem]) -> Sequence[tuple[int, str, Sequence[
 
 
 def operations_by_code(routes: Iterable[Route]) -> Mapping[str, Sequence[Route]]:
-    """Return the operations that return each error, by its code and by that of their dialect."""
+    """Return the operations that return each error.
+
+    The keys are this service's code and the code of the operation's dialect.
+    """
     found: dict[str, list[Route]] = defaultdict(list)
     for route in routes:
-        # Pages of the console are no operations of the API.
+        # Skip hidden routes: pages of the console are not operations of the API.
         for code in () if route.hidden else _codes(route):
             found[code].append(route)
     return found
 
 
 def samples(problem: Problem, routes: Iterable[Route], base_url: str) -> Sequence[tuple[str, str]]:
-    """Return one example response for each dialect of these operations."""
+    """Return one example response for each dialect of the given operations."""
     dialects = Dialects(base_url=base_url)
     written: dict[str, str] = {}
     for path in [route.path for route in routes] or [_PROBLEM_PATH]:
@@ -134,7 +141,7 @@ def _codes(route: Route) -> set[str]:
 def _all() -> Iterator[tuple[str, int, str, str]]:
     for error in _subclasses(DomainError):
         code = error.__dict__.get("code")
-        # Subclasses that share the code describe it more exactly than their base.
+        # Skip a base class whose subclass has the same code: the subclass describes the error more exactly.
         if code and all(at.__dict__.get("code") != code for at in error.__subclasses__()):
             meaning = inspect.cleandoc(error.__doc__ or "").split("\n\n")[0].replace("\n", " ")
             yield code, STATUSES[error.kind], meaning, REMEDIES.get(code, REMEDIES_BY_KIND[error.kind])

@@ -1,4 +1,4 @@
-"""The OpenAPI document as pages show it: operations by tag, and the fields of requests and responses."""
+"""The OpenAPI document in the form that pages show: operations by tag, and the fields of requests and responses."""
 
 import re
 from collections import defaultdict
@@ -14,14 +14,14 @@ _BOUNDS = {
     "maxLength": "to",
     "multipleOf": "in steps of",
 }
-# The bound of a JSON integer without a bound of its own: it tells the reader nothing.
+# The default bound of a JSON integer. Pages omit it, because it tells the reader nothing.
 _LARGEST = (1 << 63) - 1
 Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A parameter, or a member of an object; `refers_to` names the schemas that it contains."""
+    """A parameter, or a member of an object. `refers_to` names the schemas that the field contains."""
 
     name: str
     kind: str
@@ -42,10 +42,10 @@ class Shape:
 
 
 def operations_by_tag(document: Document) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """Return all operations but HEAD by tag, each with its method and path."""
+    """Return all operations except HEAD, by tag. Each has its method and path."""
     tags: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for at in _operations(document):
-        # HEAD differs from GET only in its missing body.
+        # Omit HEAD: it differs from GET only in its missing body.
         if at["method"] != "HEAD":
             tags[at["tags"][0]].append(at)
     return tags
@@ -102,7 +102,7 @@ def members(document: Document, schema: Mapping[str, Any]) -> Sequence[Field]:
 
 
 def resolve(document: Document, part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part that a reference within the document leads to, or a part without one itself."""
+    """Return the target of a reference within the document, or `part` itself if it is not a reference."""
     reference = part.get("$ref")
     if reference is None:
         return part
@@ -114,10 +114,13 @@ def resolve(document: Document, part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def kind(schema: Mapping[str, Any]) -> str:
-    """Return the values of a schema in words; `references` returns the schemas that it contains."""
+    """Return a description in words of the values that a schema allows.
+
+    `references` returns the schemas that it contains.
+    """
     choices = schema.get("anyOf") or schema.get("oneOf")
     if choices:
-        # Without repetition: several schemas may have the same words.
+        # Remove repetitions: several schemas may have the same words.
         return " or ".join(dict.fromkeys(map(kind, choices)))
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
@@ -137,7 +140,7 @@ def references(schema: Mapping[str, Any]) -> Sequence[str]:
 
 
 def codes(description: str) -> Sequence[tuple[str, str]]:
-    """Return the codes with their meanings that the description of an error lists."""
+    """Return the error codes that the description of a response lists, with their meanings."""
     return [match.groups() for line in description.split("\n") if (match := _LISTED.match(line))]  # type: ignore[misc]
 
 

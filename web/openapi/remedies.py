@@ -1,4 +1,4 @@
-"""The remedy of each problem, by code, with a remedy by kind for the other codes."""
+"""The remedy of each problem, by code. A code without a remedy here gets the remedy of its kind."""
 
 from collections.abc import Mapping
 

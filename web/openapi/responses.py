@@ -1,4 +1,4 @@
-"""The responses of the OpenAPI document: the successes that routes declare, and HEAD beside each GET."""
+"""The responses of the OpenAPI document: the successes that routes declare, and a HEAD operation for each GET."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +32,7 @@ def describe_responses(route: Route, names: Mapping[Any, str]) -> dict[str, Any]
         media = {name: _media(name, shape, names) for name, shape in shapes(content).items()}
         if media:
             response["content"] = media
-        # Only a success has the values that a link takes from the response.
+        # Add links to a success only: a link takes its values from that response.
         if route.links and status < _FIRST_REDIRECT:
             response["links"] = {
                 linked: {"operationId": linked, "parameters": dict(parameters)}
@@ -51,7 +51,7 @@ def add_headers(route: Route, responses: dict[str, Any]) -> dict[str, Any]:
 
 
 def head_of(operation: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the HEAD operation of a GET: the same responses without content."""
+    """Return the HEAD operation of a GET. It has the same responses without content."""
     responses = {
         status: {"description": "As for GET, without content.", "headers": response["headers"]}
         for status, response in operation["responses"].items()
@@ -73,7 +73,7 @@ def _meaning(status: int, content: Content) -> str:
 
 
 def raw_content(media_type: str) -> dict[str, Any]:
-    """Return the schema of content without a model, by its media type."""
+    """Return the schema of content that has no model, by its media type."""
     if media_type.endswith(("json", "form-urlencoded")):
         return {"schema": {"type": "object"}}
     return {"schema": _TEXT if media_type.startswith("text/") else _BYTES}

@@ -1,4 +1,4 @@
-"""Serve the API documentation: the OpenAPI document, pages that show it, and a page for each problem."""
+"""Serve the API documentation: the OpenAPI document, the pages that show it, and a page for each problem."""
 
 import json
 from collections.abc import Callable
@@ -146,7 +146,10 @@ def _document() -> dict[str, Any]:
 
 
 def _cached(name: str, make: Callable[[], Value]) -> Value:
-    """Return a value that depends only on code and settings; it is made at the first call and cached in the app."""
+    """Return a value that depends only on code and settings.
+
+    The value is computed at the first call and cached in the app.
+    """
     kept = current_app.extensions
     if name not in kept:
         kept[name] = make()

@@ -1,4 +1,4 @@
-"""Serve the home page, which links the parts of the service, and the assets of all pages."""
+"""Serve the home page, which links to the pages of the service, and the assets of all pages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from web.http.wire_types import CamelModel
 
 routes = Routes("pages")
 
-# The path contains the fingerprint of the content, so it never changes.
+# The path contains the fingerprint of the content, so the content at a path never changes.
 _KEPT = "public, max-age=31536000, immutable"
 
 
@@ -88,14 +88,17 @@ def home(call: RequestContext) -> Response:
         links = {place.name: f"{base_url}{place.path}" for place in _places()}
         body = ServiceDirectory(name="Quartermaster", version=version(), links=links)
         response = Response(body.model_dump_json(by_alias=True), content_type=JSON)
-    # For both forms, so that a cache does not return the page to a client of JSON.
+    # Both forms of the response vary, so that a cache does not return the page to a client that wants JSON.
     response.vary.add("Accept")
     return response
 
 
 def is_guide_built() -> bool:
-    """Return whether the installation contains the guide. A checkout has none before `make guide`."""
-    # The file is checked and no module of web/guide imported: the packages of web do not import each other.
+    """Return whether the installation contains the guide.
+
+    A checkout contains no guide before `make guide`.
+    """
+    # Check the file instead of importing a module of web/guide: the packages of web do not import each other.
     return (resources.files("web.guide") / "site" / "index.html").is_file()
 
 
@@ -112,7 +115,8 @@ def _places() -> tuple[Place, ...]:
     hidden=True,
 )
 def static_asset(_: RequestContext, state: str, name: str) -> Response:
-    # A fingerprint of another release is 404: a cache would keep today's content under it for a year.
+    # Respond 404 to the fingerprint of another release: a cache would keep the current content under it for a
+    # year.
     if name not in ASSETS or state != fingerprint(name):
         raise NotFound("No asset has this name and fingerprint.")
     return Response(asset(name), content_type=media_type(name), headers={"Cache-Control": _KEPT})
