@@ -2,11 +2,11 @@
 
 from string import ascii_lowercase, ascii_uppercase
 
-# Not `str.casefold`: Unicode folds other letters onto ASCII ones (the Kelvin sign onto `k`), so that two different
+# Do not use `str.casefold`: it folds other letters to ASCII letters (the Kelvin sign to `k`), so that two different
 # accounts would compare as equal.
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 def fold_ascii(name: str) -> str:
-    """Return a name with its ASCII letters in lower case; all other characters stay as they are."""
+    """Return a name with its ASCII letters in lower case. All other characters are unchanged."""
     return name.translate(_LOWER)

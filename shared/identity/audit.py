@@ -1,6 +1,7 @@
 """The audit log of administrative changes.
 
-Each event is written in the transaction of its change and contains no secrets. A trigger refuses updates and deletes.
+Each event is written in the transaction of the change that it records, and contains no secrets. A trigger refuses
+updates and deletes.
 """
 
 import json
@@ -23,7 +24,7 @@ from shared.pagination import Page, Position, descending, paginate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEvent:
-    """One administrative change: the actor, the action and the resource."""
+    """The record of one administrative change: the actor, the action and the resource."""
 
     id: UUID
     organization_id: UUID | None
@@ -62,7 +63,7 @@ def record(session: Session, actor: Actor, action: str, resource_id: UUID | str,
 
 
 def event_parameters(actor: Actor, action: str, resource_id: UUID | str, **fields: Any) -> dict[str, Any]:
-    """Return the parameters of `RECORD_EVENT`; the arguments are those of `record`."""
+    """Return the parameters of `RECORD_EVENT`. The arguments have the same meaning as those of `record`."""
     values = _event_values(actor, action, resource_id, **fields)
     return {f"audit_{name}": value for name, value in values.items()} | {
         "audit_details": json.dumps(values["details"])
@@ -89,7 +90,8 @@ def _event_values(
         "resource_id": str(resource_id),
         "details": {name: value if value is None else str(value) for name, value in details.items()},
         "request_id": actor.request_id,
-        # The command line and the scheduler present no credential; theirs is a placeholder.
+        # Store null for the command line and the scheduler: they present no credential, and the actor has a
+        # placeholder.
         "credential_id": None if executor.kind is ExecutorKind.OPERATOR else actor.caller.credential_id,
         "client_address": actor.client_address,
     }

@@ -11,7 +11,7 @@ V = TypeVar("V")
 
 
 class ExpiringCache(Generic[V]):
-    """Values by the SHA-256 of the credential they were read for; safe to share between threads."""
+    """A cache of values by the SHA-256 of the credential for which they were read; safe to share between threads."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -20,7 +20,7 @@ class ExpiringCache(Generic[V]):
 
     def find(self, key: bytes) -> V | None:
         """Return the value of a key, or None if it is absent or has expired."""
-        # Without a lock: looking a key up in a dict is atomic, and an entry is never changed in place.
+        # Take no lock: looking a key up in a dict is atomic, and an entry is never changed in place.
         entry = self._entries.get(key)
         if entry is None or entry[0] <= time.monotonic():
             return None

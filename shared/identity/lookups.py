@@ -1,6 +1,9 @@
-"""Check that the resources named by a request exist in its organization; `get_` and `require_` raise ResourceNotFound.
+"""Check that the resources that a request names exist in its organization.
 
-A missing resource and one of another organization give the same error, so that ids of other tenants cannot be probed.
+Functions `get_…` and `require_…` raise ResourceNotFound.
+
+A missing resource and a resource of another organization cause the same error, so that a caller cannot probe ids of
+other tenants.
 """
 
 from collections.abc import Callable
@@ -18,7 +21,7 @@ T = TypeVar("T")
 
 
 def get_one(session: Session, statement: Select[Any], make: Callable[[Row[Any]], T]) -> T:
-    """Return the selected row, converted by `make`. Raises ResourceNotFound if there is none."""
+    """Return the selected row, converted by `make`. Raises ResourceNotFound if no row was selected."""
     row = session.execute(statement).one_or_none()
     if row is None:
         raise ResourceNotFound
@@ -62,14 +65,14 @@ def require_deployment(session: Session, organization_id: UUID, deployment_id: U
 
 
 def find_distribution_organization(session: Session, distribution_id: UUID) -> UUID | None:
-    """Return the organization of a distribution, which never changes, or None if there is no such distribution."""
+    """Return the organization of a distribution, which never changes, or None if the distribution does not exist."""
     found = select(distributions.c.organization_id).where(distributions.c.id == distribution_id)
     return session.execute(found).scalar_one_or_none()
 
 
 def require_member(session: Session, organization_id: UUID, user_id: UUID) -> Row[Any]:
     """Return a membership's row with its `role`, locked. Raises ResourceNotFound if the user is no member."""
-    # The shared lock makes a concurrent removal wait, so that it also removes what this transaction grants.
+    # Take a shared lock: a concurrent removal then waits, and also removes the rights that this transaction grants.
     found = select(memberships.c.role).where(
         memberships.c.user_id == user_id, memberships.c.organization_id == organization_id
     )

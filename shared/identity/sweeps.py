@@ -1,7 +1,7 @@
 """Delete expired token revocations, console sessions and sign-in links.
 
-A request can outlive the token or session that it began with. Its rows decide whether it is revoked, so they are kept
-until the slowest possible upload is over.
+A request can outlive the token or session with which it began. The rows of this token or session show whether it
+was revoked, so the sweep keeps them until the slowest possible upload is over.
 """
 
 from datetime import timedelta
@@ -28,7 +28,7 @@ def _sweep_revoked_tokens(context: Context) -> int:
 
 
 def sweep_revoked_tokens(database: Database, settings: Settings) -> int:
-    """Delete revocations of tokens that expired long ago. Return how many."""
+    """Delete the revocations of tokens for which `_is_long_over` holds. Return how many."""
     expired = select(revoked_tokens.c.jti).where(_is_long_over(revoked_tokens.c.expires_at, settings))
     forget = delete(revoked_tokens).where(revoked_tokens.c.jti.in_(expired.limit(bindparam("limit"))))
     return run_in_batches(database, forget, size=BATCH_SIZE, swept="revoked_tokens")
@@ -40,9 +40,9 @@ def _sweep_console_sessions(context: Context) -> int:
 
 
 def sweep_console_sessions(database: Database, settings: Settings) -> int:
-    """Delete console sessions and sign-in links that expired long ago. Return how many."""
+    """Delete console sessions and sign-in links for which `_is_long_over` holds. Return how many."""
     deleted = 0
-    # Revoked rows go by their expiry too, so that the sweep needs one index only.
+    # Select revoked rows by their expiry too, so that the sweep needs only one index.
     for table in (console_sessions, console_links):
         expired = select(table.c.id).where(_is_long_over(table.c.expires_at, settings))
         forget = delete(table).where(table.c.id.in_(expired.limit(bindparam("limit"))))
@@ -52,7 +52,7 @@ def sweep_console_sessions(database: Database, settings: Settings) -> int:
 
 def _is_long_over(expires_at: ColumnElement[Any], settings: Settings) -> ColumnElement[bool]:
     """Return the SQL condition that every upload begun before an expiry is over by now."""
-    # From the limits of the settings: the largest upload at the slowest accepted rate.
+    # Compute the longest upload from the settings: the largest accepted size at the slowest accepted rate.
     slowest = (
         settings.upload_grace_seconds + settings.max_upload_bytes / settings.upload_minimum_bytes_per_second
     )

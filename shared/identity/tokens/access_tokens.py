@@ -1,7 +1,8 @@
-"""The Version access token: a JWT (RFC 9068) that a deployment obtains for its client secret.
+"""The Version access token: a JWT (RFC 9068) that a deployment obtains in exchange for its client secret.
 
-It names the deployment, the version that was active at issue, and the client secret. Rows are read at every use
-(`shared/identity/authentication/credential_lookup.py`). Its scope narrows the daemon's roles and never widens them.
+The token names the deployment, the version that was active at issue, and the client secret. Every use reads the
+rows that the token names (`shared/identity/authentication/credential_lookup.py`). The token's scope narrows the
+daemon's roles and never widens them.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ TYPE = "at+jwt"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessToken:
-    """A new access token, as the token endpoint returns it."""
+    """A new access token and the other fields of the token endpoint's response."""
 
     value: str = field(repr=False)
     expires_in_seconds: int
@@ -88,7 +89,7 @@ def verify_access_token(keys: SigningKeys, settings: Settings, token: str) -> Ac
 
 
 def revoke_token(session: Session, claims: AccessClaims) -> bool:
-    """Store a token as revoked. Return whether it was not revoked before."""
+    """Store a token as revoked. Return False if the token was already revoked."""
     # `shared/identity/sweeps.py` deletes the row after the token has expired.
     expires_at = datetime.fromtimestamp(claims.expires_at_seconds, tz=UTC)
     added = insert(revoked_tokens).values(jti=claims.token_id, expires_at=expires_at).on_conflict_do_nothing()
@@ -103,6 +104,6 @@ def write_scope(permissions: frozenset[Permission]) -> str:
 def _read_scope(value: object) -> frozenset[Permission]:
     if not isinstance(value, str):
         raise TokenRefused("scope")
-    # Unknown names are ignored: they grant nothing.
+    # Ignore unknown names: they grant no permission.
     names = set(value.split())
     return frozenset(permission for permission in TOKEN_PERMISSIONS if permission in names)

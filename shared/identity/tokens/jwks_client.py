@@ -1,7 +1,8 @@
 """The public keys of trusted token issuers, found by OpenID discovery and cached.
 
-All requests pass the egress policy. An unknown key id causes at most one request in `COOLDOWN_SECONDS`. While an issuer
-is unavailable, its cached keys stay valid. Keys of issuers that cannot be reached are read from a file.
+All requests pass the egress policy. An unknown key id causes at most one request in `COOLDOWN_SECONDS`. While an
+issuer is unavailable, its cached keys stay valid. A file can hold the keys of issuers that the service cannot
+reach.
 """
 
 import json
@@ -45,7 +46,10 @@ class IssuerKeys:
     """The keys of all trusted issuers; one per process, safe to share between threads."""
 
     def __init__(self, settings: Settings) -> None:
-        """Read the key file, if there is one; issuers are read at the first token. Raises ValueError for a bad file."""
+        """Read the key file, if one is configured. Raises ValueError if the file is invalid.
+
+        The first token of an issuer causes the first request to this issuer.
+        """
         self._policy = EgressPolicy.of(settings)
         self._of_file: dict[str, Mapping[str, RSAKey]] = {}
         if settings.github_keys_file is not None:
@@ -62,7 +66,8 @@ class IssuerKeys:
         cached = self._cached[issuer]
         key, now = cached.keys.get(kid), time.monotonic()
         is_read_due = key is None or now - cached.read_at > CACHE_SECONDS
-        # A request for a cached key does not wait while another thread refreshes the keys.
+        # Wait for the lock only without a cached key: a caller with a cached key need not wait for another thread's
+        # refresh.
         if is_read_due and cached.lock.acquire(blocking=key is None):
             try:
                 if now - cached.tried_at > COOLDOWN_SECONDS:
@@ -90,7 +95,7 @@ class IssuerKeys:
 
 
 def _read_keys(found: Any) -> Mapping[str, RSAKey]:
-    """Return the RSA signing keys of a key set, by key id; other keys are skipped. Raises ValueError."""
+    """Return the RSA signing keys of a key set, by key id. Skip all other keys. Raises ValueError."""
     listed = found.get("keys") if isinstance(found, dict) else None
     if not isinstance(listed, list) or len(listed) > MAXIMUM_KEYS:
         raise ValueError("this is not a key set")
@@ -101,7 +106,7 @@ def _read_keys(found: Any) -> Mapping[str, RSAKey]:
             continue
         try:
             keys[key["kid"]] = RSAKey.import_key({name: key[name] for name in ("kty", "n", "e")})
-        # One malformed key must not make the other keys unusable.
+        # Skip a malformed key, which must not make the other keys unusable.
         except (JoseError, *_NOT_JSON, KeyError, TypeError):
             continue
     return keys

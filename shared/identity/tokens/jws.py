@@ -1,6 +1,6 @@
-"""Sign and verify the service's own compact JWS: ES256, with a key id and an explicit type in the header.
+"""Sign and verify the service's own tokens: compact JWS with ES256, and a key id and explicit type in the header.
 
-Keys come from the service's own set, never from a token.
+Verification uses only keys of the service's own key set, never a key from a token.
 """
 
 import json
@@ -27,7 +27,7 @@ class TokenRefused(Exception):
 
 
 class TokenExpired(TokenRefused):
-    """A valid token of the service has expired."""
+    """A token of the service has expired and is otherwise valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +76,13 @@ def _verify(token: str, typ: str, find_key: FindKey) -> Verified:
 
 
 def require_issued_for(claims: Mapping[str, Any], *, issuer: str, audience: str, now: float) -> None:
-    """Check issuer, audience (one string) and times by the database's clock. Raises TokenExpired, TokenRefused."""
+    """Check issuer and audience (each one string), and the times by the database's clock.
+
+    Raises TokenExpired, TokenRefused.
+    """
     if claims.get("iss") != issuer or claims.get("aud") != audience:
         raise TokenRefused("issuer or audience")
-    # `now` is extrapolated in each process, so the time of issue gets a leeway. Expiry is exact.
+    # Allow a leeway for the time of issue, because each process extrapolates `now`. Expiry has no leeway.
     if seconds(claims, "iat") > now + CLOCK_LEEWAY_SECONDS:
         raise TokenRefused("issued in the future")
     if seconds(claims, "exp") <= now:
@@ -89,7 +92,7 @@ def require_issued_for(claims: Mapping[str, Any], *, issuer: str, audience: str,
 def seconds(claims: Mapping[str, Any], name: str) -> int:
     """Return a claim that is a time in whole seconds since 1970. Raises TokenRefused for any other type."""
     value = claims.get(name)
-    # Not `isinstance`: True is an int too.
+    # Compare the type instead of using `isinstance`, because True is an int too.
     if type(value) is not int:
         raise TokenRefused(name)
     return value

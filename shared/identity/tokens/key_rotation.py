@@ -1,7 +1,7 @@
-"""Rotate signing keys: `next`, then `current`, then `previous`, then deleted.
+"""Rotate signing keys. A key is first `next`, then `current`, then `previous`, and is then deleted.
 
-A key is published for at least five minutes before it signs, because clients cache the key set. A previous key verifies
-until the last token it signed has expired. All changes hold one advisory lock.
+A key is published for at least five minutes before it signs, because clients cache the key set. A previous key
+verifies tokens until the last token that it signed has expired. Every change of keys holds the same advisory lock.
 """
 
 import json
@@ -52,7 +52,7 @@ class KeyState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRecord:
-    """A signing key without the key material."""
+    """A signing key without its private key."""
 
     kid: str
     purpose: KeyPurpose
@@ -74,14 +74,14 @@ def list_signing_keys(session: Session, *, actor: Actor) -> tuple[KeyRecord, ...
 
 
 def lifetime_seconds(settings: Settings, purpose: KeyPurpose) -> int:
-    """Return how many seconds a retired key must still verify: a token's life and STALE_SIGNER_SECONDS."""
+    """Return how many seconds a retired key must still verify: the lifetime of a token plus STALE_SIGNER_SECONDS."""
     if purpose is KeyPurpose.ACCESS:
         return settings.access_token_seconds + STALE_SIGNER_SECONDS
     return max(settings.attribution_seconds, REQUEST_TOKEN_SECONDS) + STALE_SIGNER_SECONDS
 
 
 def ensure_keys(database: Database, settings: Settings) -> None:
-    """Create the current and next keys that are missing."""
+    """Create each current or next key that is missing."""
     with database.transaction() as session:
         take(session, AdvisoryLock.SIGNING_KEYS)
         for purpose in KeyPurpose:
@@ -94,7 +94,7 @@ def _rotate_due_keys(context: Context) -> int:
 
 
 def rotate_due_keys(database: Database, settings: Settings) -> int:
-    """Rotate keys that have signed for `signing_key_days` and delete expired ones. Return how many were rotated."""
+    """Rotate keys that have signed for `signing_key_days`, and delete expired keys. Return how many were rotated."""
     with database.transaction() as session:
         take(session, AdvisoryLock.SIGNING_KEYS)
         due = [purpose for purpose in KeyPurpose if _is_due(session, settings, purpose)]
@@ -108,7 +108,7 @@ def rotate_due_keys(database: Database, settings: Settings) -> int:
 def rotate_keys(database: Database, settings: Settings, *, actor: Actor) -> None:
     """Rotate the keys of both purposes now, for an operator.
 
-    Raises KeyNotPublished if a next key is younger than PUBLICATION_SECONDS; then neither purpose is rotated.
+    Raises KeyNotPublished, without rotating any key, if a next key is younger than PUBLICATION_SECONDS.
     """
     authorize_operation(actor)
     with database.transaction() as session:
@@ -121,12 +121,13 @@ def rotate_keys(database: Database, settings: Settings, *, actor: Actor) -> None
 def revoke_key(database: Database, settings: Settings, *, actor: Actor, kid: str) -> None:
     """Delete a leaked key and so invalidate every token that it signed, for an operator. Raises ResourceNotFound.
 
-    The next key takes the place of a current one, even if it was published less than PUBLICATION_SECONDS ago.
+    If the deleted key was the current one, the next key replaces it, even if that key was published less than
+    PUBLICATION_SECONDS ago.
     """
     authorize_operation(actor)
     with database.transaction() as session:
         take(session, AdvisoryLock.SIGNING_KEYS)
-        # Deleted and not retired: a retired key would still verify tokens that the thief signs.
+        # Delete the key instead of retiring it: a retired key would still verify tokens that the thief signs.
         purpose = session.execute(
             delete(signing_keys).where(signing_keys.c.kid == kid).returning(signing_keys.c.purpose)
         ).scalar()
@@ -150,7 +151,7 @@ def _is_due(session: Session, settings: Settings, purpose: KeyPurpose) -> bool:
     _ensure(session, settings, purpose)
     age = timedelta(days=settings.signing_key_days)
     old = _find(session, purpose, KeyState.CURRENT, signing_keys.c.activated_at <= func.now() - age)
-    # A next key that is too young is not due yet; the following sweep rotates.
+    # If the next key is too young, rotate in a later sweep.
     return old is not None and _published(session, purpose) is not None
 
 
@@ -163,7 +164,7 @@ def _rotate(session: Session, settings: Settings, purpose: KeyPurpose, *, actor:
     upcoming = _published(session, purpose)
     if upcoming is None:
         raise KeyNotPublished
-    # Retire before promoting: a unique index allows one current key per purpose.
+    # Retire the current key before promoting the next one: a unique index allows one current key per purpose.
     session.execute(
         update(signing_keys)
         .where(signing_keys.c.purpose == purpose, signing_keys.c.state == KeyState.CURRENT)
@@ -207,7 +208,7 @@ def _create(session: Session, settings: Settings, purpose: KeyPurpose, state: Ke
     key = ECKey.generate_key("P-256")
     session.execute(
         insert(signing_keys).values(
-            # The thumbprint (RFC 7638) cannot collide with the id of another key.
+            # Use the thumbprint as the id, because it cannot collide with the id of another key (RFC 7638).
             kid=key.thumbprint(),
             purpose=purpose,
             state=state,

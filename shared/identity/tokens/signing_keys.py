@@ -1,7 +1,8 @@
-"""The signing keys of one process: read from the database, cached for `live_row_cache_seconds`.
+"""The signing keys, which each process reads from the database and caches for `live_row_cache_seconds`.
 
-Access tokens and attributions have separate keys, so that a leaked key cannot forge the other kind. The database's
-clock is read with the keys, so that tokens do not depend on the clock of a host. `key_rotation.py` changes the keys.
+Access tokens and attributions have separate keys, so that a leaked key cannot forge tokens of the other kind. The
+database's clock is read with the keys, so that tokens do not depend on the clock of a host. `key_rotation.py`
+changes the keys.
 """
 
 import json
@@ -53,7 +54,7 @@ class SigningKeys:
     """The live signing keys; safe to share between threads."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
-        """Read nothing; the first use reads the keys, and creates the first ones if there are none."""
+        """Create the object without a query. The first use reads the keys, or creates them if no key exists."""
         self._database = database
         self._settings = settings
         self._statement = _live_keys(settings)
@@ -82,10 +83,11 @@ class SigningKeys:
         return self._live().current[purpose]
 
     def find_verification_key(self, purpose: KeyPurpose, kid: str) -> ECKey | None:
-        """Return the key of an id if a token that it signed can still be valid, else None."""
+        """Return the key with an id if a token that this key signed can still be valid, else None."""
         found = self._live().by_purpose[purpose].get(kid)
         if found is None:
-            # The key may have been created after the last read, so read again, at a bounded rate.
+            # Another process may have created the key after the last read, so read the keys again, at a bounded
+            # rate.
             age = min(UNKNOWN_KEY_RELOAD_SECONDS, self._settings.live_row_cache_seconds)
             found = self._live(age).by_purpose[purpose].get(kid)
         return found.key if found else None
@@ -104,8 +106,8 @@ class SigningKeys:
         snapshot = self._snapshot
         if snapshot is not None and time.monotonic() - snapshot.read_at_monotonic < limit:
             return snapshot
-        # One thread reads for all. The others wait for a bounded time, so that requests do not pile up while the
-        # database is unavailable.
+        # One thread reads the keys for all threads. The other threads wait for a bounded time, so that requests do
+        # not pile up while the database is unavailable.
         if not self._reading.acquire(timeout=READING_SECONDS):
             raise ServiceUnavailable
         try:

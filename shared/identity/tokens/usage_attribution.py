@@ -1,8 +1,8 @@
-"""`Service-Usage-Attribution`: a signed header with the identity and payer that a deployment works for.
+"""`Service-Usage-Attribution`: a signed header that names the identity and the payer for which a deployment works.
 
-It is minted when a request is routed to a deployment, and the deployment returns it with every callback. It names the
-receiving identity, which owns the files written, and the payer. It is bound to one deployment and can be reused until
-it expires; the package's `README.md` describes the remaining risk.
+The service mints the header when it routes a request to a deployment, and the deployment sends the header with
+every callback. The receiving identity that the header names owns the files that the callbacks write. The header is
+bound to one deployment and can be reused until it expires; the package's `README.md` describes the remaining risk.
 """
 
 from collections.abc import Mapping
@@ -26,8 +26,8 @@ SCOPE = "callback"
 class Attribution:
     """The contents of an attribution.
 
-    `principal_id` owns the output. `daemon_id` was the executor when the request was routed; the current one decides.
-    `transaction_id` identifies the routed request.
+    `principal_id` owns the output. `daemon_id` is the daemon at the time of routing; permissions are those of the
+    current daemon. `transaction_id` identifies the routed request.
     """
 
     principal_id: UUID
@@ -55,7 +55,7 @@ def mint_usage_attribution(
     keys: SigningKeys, settings: Settings, attribution: Attribution
 ) -> MintedAttribution:
     """Sign a header value. Raises ValidationFailed if the reported values make it longer than MAX_TOKEN_CHARACTERS."""
-    # By the database's clock, as verification: a host's clock may be wrong.
+    # Use the database's clock, as verification does: a host's clock may be wrong.
     issued_at = int(keys.now())
     expires_at = issued_at + settings.attribution_seconds
     claims = {
@@ -75,7 +75,7 @@ def mint_usage_attribution(
         "rctx": _request_context(attribution),
     }
     value = keys.sign(KeyPurpose.ATTRIBUTION, _without_none(claims), typ=TYPE)
-    # Checked after signing, because JSON escapes and base64 make the length hard to predict.
+    # Check the length after signing, because JSON escapes and base64 make it hard to predict.
     if len(value) > MAX_TOKEN_CHARACTERS:
         raise ValidationFailed(
             "The message id, channel and reported caller are too long for the attribution header. Shorten them."
@@ -90,11 +90,12 @@ def mint_usage_attribution(
 def verify_usage_attribution(keys: SigningKeys, settings: Settings, value: str) -> AttributionClaims:
     """Return the claims of a header after checking signature, type, issuer, audience and times.
 
-    The caller must compare the deployment. Raises TokenExpired, TokenRefused.
+    The caller must check that the claims name its deployment. Raises TokenExpired, TokenRefused.
     """
     verified = keys.verify(KeyPurpose.ATTRIBUTION, value, typ=TYPE, audience=audience(settings))
     claims = verified.claims
-    # The key also signs request tokens, so the type and the scope both have to match.
+    # Check the scope too: the same key also signs request tokens, so the type alone does not identify an
+    # attribution.
     if claims.get("scope") != SCOPE:
         raise TokenRefused("scope")
     return AttributionClaims(
@@ -110,7 +111,7 @@ def verify_usage_attribution(keys: SigningKeys, settings: Settings, value: str) 
 
 
 def audience(settings: Settings) -> str:
-    """Return the audience of attributions, which differs from that of access tokens."""
+    """Return the audience of attributions, which differs from the audience of access tokens."""
     return f"{settings.base_url}/usage-attribution"
 
 

@@ -14,7 +14,8 @@ from shared.identity.tokens.jws import CLOCK_LEEWAY_SECONDS, TokenRefused, secon
 ALGORITHM = "RS256"
 MAXIMUM_CHARACTERS = 8192
 _HEADER = frozenset({"alg", "typ", "kid", "x5t"})
-# Runs for pull requests of anyone, but with the ref of the base branch, so the ref does not reveal it.
+# This event runs for anyone's pull request with the ref of the base branch. So the ref alone does not show a pull
+# request.
 _PULL_REQUEST_TARGET = "pull_request_target"
 
 
@@ -44,12 +45,12 @@ def verify_workflow_token(keys: IssuerKeys, token: str, *, audience: str, now: f
         claims = _verify(keys, token)
     except (JoseError, ValueError, RecursionError) as error:
         raise TokenRefused(type(error).__name__) from error
-    if claims.get("aud") != audience:  # a list is refused too: the token was also issued for other services
+    if claims.get("aud") != audience:  # refuse a list too: such a token is also for other services
         raise TokenRefused("audience")
     _require_time(claims, now)
     if text(claims, "event_name") == _PULL_REQUEST_TARGET:
         raise TokenRefused("event")
-    # `sub` is not read: repositories can customize its format.
+    # Do not read `sub`, because repositories can customize its format.
     return WorkflowClaims(
         issuer=text(claims, "iss"),
         token_id=text(claims, "jti"),
@@ -85,7 +86,7 @@ def _verify(keys: IssuerKeys, token: str) -> Mapping[str, Any]:
 
 
 def _require_time(claims: Mapping[str, Any], now: float) -> None:
-    """Check the times, with a leeway in both directions, because the issuer has another clock. Raises TokenRefused."""
+    """Check the times with a leeway in both directions, because the issuer has its own clock. Raises TokenRefused."""
     for name in ("iat", "nbf"):
         if name in claims and seconds(claims, name) > now + CLOCK_LEEWAY_SECONDS:
             raise TokenRefused(name)
