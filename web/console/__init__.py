@@ -1,4 +1,5 @@
-"""The console: pages for people, over the same functions that REST and the command line call.
+"""The console: pages for people. They call the same functions as REST and the command line.
 
-A page is HTML rendered here; a form posts and gets a redirect. Scripts refresh parts of a page, and no page needs them.
+The server renders each page as HTML. A form posts to an action and gets a redirect. Scripts refresh fragments
+of a page, and every page works without them.
 """

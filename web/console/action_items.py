@@ -1,4 +1,4 @@
-"""The action items of the overview: what is wrong, and the page or the button that resolves it."""
+"""The action items of the overview: a problem, and the page or the button that resolves it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,15 +22,19 @@ from web.console.page_context import PageContext
 from web.console.spend_series import BurnRate
 from web.openapi.problems import find_problem
 
-# The list stands above the charts of the overview, so it must not push them off the page.
+# The list stands above the charts of the overview. Limit it, so that it does not push the charts off the
+# page.
 MAXIMUM_ACTION_ITEMS = 20
-LOW_DAYS = 7  # credits that last less are an action item
+LOW_DAYS = 7  # If the credits last for fewer days, the overview has an action item.
 LEDGER = "/console/ledger"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionItem:
-    """A problem, with the page that shows it. With `button` a form resolves it at once by a POST to `action`."""
+    """A problem, with the page that shows it.
+
+    If the item has a `button`, a form resolves the problem by a POST to `action`.
+    """
 
     kind: str
     title: str
@@ -50,24 +54,24 @@ def list_failure_items(context: PageContext, session: Session) -> list[ActionIte
     if context.holds(Permission.DISTRIBUTION_MANAGE):
         for at in list_troubled_distributions(session, organization_id):
             found += _distribution_items(at)
-    # To read tasks is enough here: the item has no button and leads to the failed task.
+    # The permission to read tasks is enough: the item has no button, and only links to the failed task.
     if context.holds(Permission.TASK_READ):
         found += [_agent_item(at) for at in list_failing_agents(session, organization_id)]
     return found
 
 
 def list_credit_items(balance: Balance | None, burning: BurnRate | None) -> list[ActionItem]:
-    """Return the reasons for which calls or uploads are refused for want of credits, or soon will be."""
+    """Return items for calls or uploads that are refused for lack of credits, or soon will be."""
     if balance is None:
         return []
     found = []
-    # Besides the items of the balance: a suspension refuses calls while credits are left, and a top-up does
-    # not lift it.
+    # Add this item besides those of the balance: a suspension refuses calls even with credits, and a top-up
+    # does not end it.
     if balance.policy is Policy.SUSPENDED:
         who = " and ".join(f"the {at}" for at in balance.suspended_by) or "an owner"
         text = f"Model calls are refused until {who} resumes it."
         found.append(_link_item("bad", "Spending is suspended", text, "Open ledger", LEDGER))
-    # At most one of these three: each is resolved by the same top-up, and the first is the most urgent.
+    # Show at most one of these three items: the same top-up resolves each, and the first is the most urgent.
     if balance.storage_refused_from is not None:
         text = "Uploads are refused until credits are added. Stored files stay."
         found.append(_link_item("bad", "Storage is not paid for", text, "Top up", "/console/top-up"))
@@ -91,7 +95,7 @@ def list_budget_items(near: Sequence[Budget], labels: Mapping[str, Label]) -> li
     for budget in near:
         label = labels.get(str(budget.subject_id))
         name = label.name if label else str(budget.subject_id)
-        # Rounded down, so that 100 % means used up. overview() leaves out budgets of amount 0, which have no
+        # Round down, so that 100 % means used up. overview() leaves out budgets of amount 0, which have no
         # share.
         share = 100 * (budget.spent + budget.held) // budget.amount
         unit = "" if budget.unit is Unit.CREDITS else f" of {budget.unit}"
@@ -152,7 +156,7 @@ def _agent_item(at: FailingAgent) -> ActionItem:
 
 
 def _bounded(count: int) -> str:
-    # The query stops counting there: a large backlog must not slow down every view of the overview.
+    # The query stops counting at MAX_COUNTED: a large backlog must not slow down every view of the overview.
     return f"{count} or more" if count >= MAX_COUNTED else str(count)
 
 

@@ -1,8 +1,8 @@
 """Charts as SVG: pure functions of their values, without a clock or inline style.
 
-Widths are percentages, or a nested viewBox that stretches, and heights are pixels: text keeps its size on every screen.
-Colours are classes (`s1` to `s6`), so light and dark need no second drawing, and the content security policy needs no
-exception for styles. All text is escaped here.
+Widths are percentages or a nested viewBox that stretches. Heights are pixels, so text keeps its size on every
+screen. Colours are classes (`s1` to `s6`): the same SVG serves the light and the dark theme, and the content
+security policy needs no exception for styles. All text is escaped here.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from markupsafe import Markup
 
 Series = Sequence[tuple[str, Sequence[float]]]
 MAXIMUM_BARS = 90
-# 10 ends the search: a step is at least its power of ten and less than the next one.
+# The search always ends at 10: a step is at least its power of ten and less than the next power.
 _ROUND_STEPS = (1, 2, 2.5, 5, 10)
-# Pixels above the bars for the unit and below them for the dates; a bar's width is in units of the stretched
-# viewBox.
+# _TOP and _FOOT are pixels above the bars for the unit, and below the bars for the dates. _BAR is a bar's
+# width in units of the stretched viewBox.
 _TOP, _FOOT, _BAR = 18, 22, 10
 _FULL, _NEAR = 100, 80
 # The stylesheet has colours for six series.
@@ -28,7 +28,7 @@ def axis_steps(value: float, most: int = 5) -> tuple[float, int]:
     if value <= 0:
         return 1.0, 1
     power = 10.0 ** floor(log10(value / most))
-    # The tolerance absorbs the rounding of floats, which would add an empty line at the top.
+    # The tolerance absorbs the rounding of floats, which would add an empty grid line at the top.
     step = next(size * power for size in _ROUND_STEPS if size * power * most >= value * (1 - 1e-9))
     return step, ceil(value / step - 1e-9)
 
@@ -36,15 +36,16 @@ def axis_steps(value: float, most: int = 5) -> tuple[float, int]:
 def stacked_bars(
     days: Sequence[str], series: Series, *, label: str, unit: str, every: int = 5, height: int = 232
 ) -> Markup:
-    """Return a chart of stacked bars by day, in the order of the series; the title of each bar has its values.
+    """Return a chart of stacked bars by day, in the order of the series.
 
-    It is drawn for at most MAXIMUM_BARS days and six series: further series share the last colour.
+    The title of each bar contains its values. The chart is designed for at most MAXIMUM_BARS days and six
+    series: further series share the last colour.
     """
     base = height - _FOOT
     totals = [sum(values[at] for _, values in series) for at in range(len(days))]
     step, lines = axis_steps(max(totals, default=0))
     scale = (base - _TOP) / (step * lines)
-    # Only the bars are stretched: text within this viewBox would be distorted.
+    # Stretch only the bars: text within this viewBox would be distorted.
     stretched = f'viewBox="0 0 {max(len(days), 1) * _BAR} {height}" preserveAspectRatio="none"'
     return Markup(  # noqa: S704 (all text in it is escaped)
         f'<svg class="chart" role="img" aria-label="{escape(label)}" width="100%" height="{height}">'
@@ -56,9 +57,9 @@ def stacked_bars(
 
 
 def sparkline(values: Sequence[float], *, label: str, width: int = 88, height: int = 22) -> Markup:
-    """Return a line without axes, with its last point marked: it shows the trend and no exact values."""
+    """Return a line without axes, with its last point marked. The line shows the trend and no exact values."""
     low, high = min(values, default=0), max(values, default=0)
-    # Equal values are a flat line, not a division by zero.
+    # If all values are equal, the span is 0. Use 1 to avoid a division by zero and draw a flat line.
     span = (high - low) or 1
     step = (width - 6) / max(len(values) - 1, 1)
     points = [
@@ -74,11 +75,14 @@ def sparkline(values: Sequence[float], *, label: str, width: int = 88, height: i
 
 
 def meter(spent: float, limit: float, *, held: float = 0, label: str, height: int = 8) -> Markup:
-    """Return a bar of the spent and held part of a limit; its class is `fine`, `near` (80 %) or `over` (100 %)."""
+    """Return a bar that shows which shares of a limit are spent and held.
+
+    The class of the bar is `fine`, `near` (from 80 %) or `over` (from 100 %).
+    """
     # A limit of zero permits nothing, so its bar is full.
     used = min(spent / limit, 1) * 100 if limit else 100.0
     waiting = min(held / limit * 100, 100 - used) if limit else 0.0
-    # Held credits do not count for the level: a call may cost less than its hold.
+    # Do not count held credits for the level: a call may cost less than its hold.
     level = "over" if used >= _FULL else "near" if used >= _NEAR else "fine"
     held_bar = f'<rect class="held" x="{used:.1f}%" width="{waiting:.1f}%" height="{height}"/>'
     return Markup(  # noqa: S704 (all text in it is escaped)
@@ -89,7 +93,10 @@ def meter(spent: float, limit: float, *, held: float = 0, label: str, height: in
 
 
 def retention_bar(share: float, *, label: str) -> Markup:
-    """Return a bar from the upload to the deadline of a file, marked at the share that has passed, 0 to 1."""
+    """Return a bar from the upload to the deadline of a file.
+
+    A mark on the bar shows the share of the time that has passed, from 0 to 1.
+    """
     at = max(0.0, min(share, 1.0)) * 100
     return Markup(  # noqa: S704 (all text in it is escaped)
         f'<svg class="clock" role="img" aria-label="{escape(label)}" width="100%" height="18">'
@@ -118,9 +125,9 @@ def _bars(series: Series, totals: Sequence[float], scale: float, base: int) -> s
             rise = value * scale
             if rise >= 0.4:  # noqa: PLR2004 (less than half a pixel is invisible)
                 feet[at] -= rise
-                # One pixel stays free between stacked bars, and the smallest bar stays visible.
+                # Leave one pixel between stacked bars, and keep the smallest bar visible.
                 path.append(f"M{at * _BAR + 1.4:g} {feet[at]:.1f}h7.2v{max(rise - 1, 0.6):.1f}h-7.2z")
-        # One path for all bars of a series: an element for each bar would make the page several times as
+        # Draw one path for all bars of a series: an element for each bar would make the page several times as
         # long.
         drawn.append(f'<path class="s{min(place, _LAST_SERIES)}" d="{"".join(path)}"/>')
     return "".join(drawn)
@@ -131,7 +138,7 @@ def _titles(days: Sequence[str], series: Series, totals: Sequence[float], base: 
     for at, day in enumerate(days):
         parts = ", ".join(f"{name} {values[at]:.2f}" for name, values in series if values[at] > 0)
         drawn.append(
-            # An invisible column of full height has the title: a low bar is hard to point at.
+            # An invisible column of full height has the title, because a low bar is hard to point at.
             f'<rect class="hit" x="{at * _BAR}" y="{_TOP}" width="{_BAR}" height="{base - _TOP}">'
             f"<title>{escape(day)}: {totals[at]:.2f} {escape(unit)}\n{escape(parts)}</title></rect>"
         )
@@ -139,11 +146,14 @@ def _titles(days: Sequence[str], series: Series, totals: Sequence[float], base: 
 
 
 def _dates(days: Sequence[str], every: int, height: int) -> str:
-    """Return labels for the first day, the last and some between; a phone shows only the middle one of those."""
+    """Return labels for the first day, the last day and some days between.
+
+    A phone shows only the middle label of those between.
+    """
     last, drawn = len(days) - 1, []
     for at, day in enumerate(days):
         is_end = at in (0, last)
-        # A label just before the last one would overlap it.
+        # Omit a label shortly before the last label, because the two would overlap.
         if not is_end and (at % every != every - 1 or last - at < every // 2):
             continue
         x = 100 if at == last and last else 0 if at == 0 else round((at + 0.5) * 100 / len(days), 2)

@@ -1,8 +1,9 @@
 """Declare the pages and actions of the console, as `web/framework/routes.py` declares the operations of REST.
 
-A page is a GET: its declaration names the path, title, permission and place in the navigation. An action is a POST that
-ends in a redirect, or once in a page with a secret. It names the REST operation and the command that do the same. All
-three call the same function of the domain, which decides the permission.
+A page is a GET. Its declaration names the path, title, permission and place in the navigation. An action is a
+POST. It responds with a redirect, or with a page that shows a secret once. Its declaration names the REST
+operation and the command that have the same effect. All three call the same function of the domain, which
+decides the permission.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +34,10 @@ View = Callable[..., Response]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleAction:
-    """An action with the REST operation and the command that do the same; both None if it concerns only the session."""
+    """An action, with the REST operation and the command that have the same effect.
+
+    Both are None if the action concerns only the session.
+    """
 
     path: str
     rest: str | None
@@ -63,8 +67,8 @@ class ConsoleRoutes(Routes):
     ) -> Callable[[PageHandler], PageHandler]:
         """Declare the decorated function as the page at `/console` and `path`.
 
-        `navigation` is the group that lists the page, the path below `/console` of the entry that it belongs to, or
-        None for a page outside the navigation.
+        `navigation` is one of three: the group that lists the page; the path below `/console` of the entry
+        that the page belongs to; or None for a page outside the navigation.
         """
         above = f"{ROOT}{navigation}" if isinstance(navigation, str) else navigation
         page = Page(path=f"{ROOT}{path}", title=title, permission=permission, navigation=above, tab=tab)
@@ -80,7 +84,10 @@ class ConsoleRoutes(Routes):
         responses: Mapping[int, Any],
         **options: Any,
     ) -> Callable[[PageHandler], PageHandler]:
-        """Declare the decorated function as a GET of a file at `/console` and `path`: no page, so without a title."""
+        """Declare the decorated function as a GET of a file at `/console` and `path`.
+
+        A file is no page, so it has no title.
+        """
         page = Page(path=f"{ROOT}{path}", title="", permission=permission, navigation=None)
         return self._get(page, summary=summary, responses=responses, **options)
 
@@ -96,8 +103,8 @@ class ConsoleRoutes(Routes):
     ) -> Callable[[PageHandler], PageHandler]:
         """Declare the decorated function as the action of a form.
 
-        With `step_up` the user must have confirmed their identity just before. Otherwise they are sent to do so, and
-        return to the page that `step_up` names.
+        With `step_up` the user must have confirmed their identity shortly before. Otherwise the browser is
+        sent to the confirmation, and afterwards to the page that `step_up` names.
         """
         self.actions.append(
             ConsoleAction(
@@ -107,13 +114,15 @@ class ConsoleRoutes(Routes):
 
         def declare(act: PageHandler) -> PageHandler:
             def handle(call: RequestContext, **ids: Any) -> Response:
-                # Check the origin before the body is read: another site must not make us buffer its form.
+                # Check the origin before the body is read: another site must not make the server buffer its
+                # form.
                 csrf.check_origin(call.http, call.services.settings.base_url)
                 form = read_form(call)
                 csrf.check_token(call.http, cookies.find_session(call.http) or "", form.get(csrf.FIELD))
                 context = PageContext(call=call, form=form)
                 if step_up is not None:
-                    # After both checks: a form of another site must not lead the user to the step-up page.
+                    # Check after both checks above: a form of another site must not lead the user to the
+                    # step-up page.
                     context.require_step_up(step_up)
                 return act(context, **ids)
 
@@ -125,10 +134,11 @@ class ConsoleRoutes(Routes):
     def action_calling(
         self, path: str, function: Act, *, return_to: str, of_organization: bool = False, **declared: Any
     ) -> None:
-        """Declare an action that calls one function of the domain with the ids of the path, then shows `return_to`.
+        """Declare an action that calls one function of the domain with the ids in the path.
 
-        `return_to` may contain those ids, such as `{key_id}`. With `of_organization` the function also gets the id of
-        the session's organization.
+        The action then redirects to `return_to`, which may contain the ids, such as `{key_id}`. With
+        `of_organization` the function also gets the
+        id of the session's organization.
         """
 
         def handle(context: PageContext, **ids: UUID) -> Response:
@@ -136,17 +146,20 @@ class ConsoleRoutes(Routes):
             administer(context.call, function, **scope, **ids)
             return go_to(return_to.format(**ids))
 
-        # _declare() names the route after its function, and names of routes are unique.
+        # _declare() names the route after the function, and names of routes must be unique, so set the name.
         handle.__name__ = function.__name__
         self.action(path, **declared)(handle)
 
     def wrap(self, view: View) -> View:
-        """Send a browser without a session to the sign-in page, and forbid caches to store any page."""
+        """Wrap the view of a request.
+
+        A browser without a session is sent to the sign-in page, and caches may store no page.
+        """
 
         def guarded(**path: Any) -> Response:
             try:
                 response = view(**path)
-            # A person needs a page to sign in at, where REST responds with 401.
+            # Redirect to the sign-in page: REST responds with 401, but a person needs a page to sign in.
             except (AuthenticationRequired, InvalidToken):
                 response = go_to(SIGN_IN)
             except RedirectError as elsewhere:
@@ -159,7 +172,8 @@ class ConsoleRoutes(Routes):
         def declare(show: PageHandler) -> PageHandler:
             def handle(call: RequestContext, **ids: Any) -> Response:
                 context = PageContext(call=call, page=page)
-                # Before any row is read. Each function of the domain authorizes again what it returns.
+                # Check before any row is read. Each function of the domain authorizes again for the rows that
+                # it returns.
                 _check_permission(context, page.permission)
                 return show(context, **ids)
 
@@ -183,9 +197,9 @@ class ConsoleRoutes(Routes):
             name=name,
             authentication=Authentication.SESSION,
             responses=responses or {200: HTML},
-            # The console is no API: its routes are not in the OpenAPI document.
+            # The console is not an API, so its routes are not in the OpenAPI document.
             hidden=True,
-            # Members of a suspended organization may still read, switch organization and sign out.
+            # Members of a suspended organization may still read, switch the organization and sign out.
             serves_suspended=True,
             **options,
         )
@@ -193,20 +207,25 @@ class ConsoleRoutes(Routes):
 
 
 def go_to(location: str) -> Response:
-    """Return a redirect to another page; to a script of a page, one in a header of htmx."""
+    """Return a redirect to another page.
+
+    If a script of a page sent the request, the redirect is in a header of htmx.
+    """
     if "HX-Request" in request.headers:
-        # fetch() would follow a 303 and put the other page into a part of this one.
+        # Do not send 303 to a script: fetch() would follow it and put the other page into a fragment of this
+        # page.
         return Response(status=401, headers={"HX-Redirect": location})
-    # 303 and not 302: the next page is a GET, so that a reload does not post the form again.
+    # Send 303 and not 302: the browser then gets the next page by GET, and a reload does not post the form
+    # again.
     response = redirect(location, code=303, Response=Response)
     assert isinstance(response, Response)  # noqa: S101 (the type that was asked for)
     return response
 
 
 def _check_permission(context: PageContext, permission: Permission | None) -> None:
-    """Raise PermissionDenied unless the user holds the page's permission."""
+    """Raise PermissionDenied unless the user holds the permission that the page requires."""
     if permission is Permission.INSTALLATION_OPERATE:
-        # Operators hold it in no organization, and need not have chosen one.
+        # Operators hold this permission in no organization, and need not have chosen one.
         authorize_operation(context.actor)
     elif permission is not None and not context.holds(permission):
         raise PermissionDenied(permission=permission)

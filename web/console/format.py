@@ -1,4 +1,7 @@
-"""Format numbers and times for people. Pure functions: the current time is a parameter."""
+"""Format numbers and times for people.
+
+All functions are pure: the current time is a parameter.
+"""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -6,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from shared.credits.amounts import MICRO
 
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-# Counts below 10,000 are short enough to be exact.
+# Counts below 10,000 have no unit: they are short enough to show exactly.
 _COUNT_UNITS = ((1_000_000_000, "B"), (1_000_000, "M"), (10_000, "k"))
 _MINUS = "\N{MINUS SIGN}"
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -15,15 +18,15 @@ _NOW_SECONDS, _RELATIVE_DAYS = 45, 45
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Money:
-    """An amount of credits: with two decimal places, and the four further digits that make it exact."""
+    """An amount of credits: the text with two decimal places, and the four further digits of the exact amount."""
 
     whole: str
     rest: str
 
 
 def money(amount: int) -> Money:
-    """Return µcr as credits with two decimal places and the other four digits."""
-    # The sign is added to the text: divmod() of a negative amount rounds away from zero.
+    """Return an amount in µcr as credits with two decimal places and the four further digits."""
+    # Format the absolute amount and add the sign: divmod() of a negative amount rounds away from zero.
     whole, fraction = divmod(abs(amount), MICRO)
     digits = f"{fraction:06}"
     sign = _MINUS if amount < 0 else ""
@@ -31,16 +34,17 @@ def money(amount: int) -> Money:
 
 
 def credits(amount: int) -> str:  # noqa: A001 (the word of the domain)
-    """Return µcr as credits with two decimal places, rounded half up."""
-    # In integers: a float cannot hold every amount, and formats halves by their binary value.
+    """Return an amount in µcr as credits with two decimal places, rounded half up."""
+    # Round with integers: a float cannot hold every amount, and its formatting does not always round a half
+    # up.
     cents = (abs(amount) + MICRO // 200) // (MICRO // 100)
-    # No minus before 0.00.
+    # Write no minus before 0.00.
     sign = _MINUS if amount < 0 and cents else ""
     return f"{sign}{cents // 100:,}.{cents % 100:02}"
 
 
 def number(count: int) -> str:
-    """Return a count with separated thousands."""
+    """Return a count with thousands separators."""
     return f"{count:,}"
 
 
@@ -62,12 +66,12 @@ def size(count: int) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Return a share in percent, or 0 % of nothing."""
+    """Return a share in percent. If `whole` is 0, return 0 %."""
     return f"{100 * part / whole:.1f} %" if whole else "0 %"
 
 
 def relative(moment: datetime, now: datetime) -> str:
-    """Return the distance of a time from now, such as `in 5 min`, or its date from 45 days on."""
+    """Return how far a time is from now, such as `in 5 min`. From 45 days on, return its date."""
     seconds = (moment - now).total_seconds()
     distance = abs(seconds)
     if distance < _NOW_SECONDS:
@@ -81,7 +85,7 @@ def relative(moment: datetime, now: datetime) -> str:
 
 
 def absolute(moment: datetime, now: datetime) -> str:
-    """Return a time in UTC, with its year unless it is the current one."""
+    """Return a time in UTC. The text has the year only if it is not the current year."""
     at = moment.astimezone(UTC)
     year = "" if at.year == now.year else f" {at.year}"
     return f"{at.day} {at:%b}{year}, {at:%H:%M}"

@@ -1,4 +1,7 @@
-"""Read the form that a page of the console posts: bounded, each field once, no control characters but line ends."""
+"""Read the form that a page of the console posts.
+
+The size is limited, each field occurs once, and line ends are the only control characters.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -10,19 +13,19 @@ from web.framework.calls import RequestContext
 from web.http.requests import DuplicateParameter, MalformedRequest, UnsupportedMediaType
 from web.http.url_encoded import FORM, RepeatedField, TooManyFields, read_fields
 
-# The whole body is buffered in memory. Its largest field is a message for a model or an agent.
+# The whole body is buffered in memory. The largest field is a message for a model or an agent.
 MAXIMUM_BYTES = 256 << 10
-# The longest form lists the models of a key, with a field for each model of the catalog.
+# The longest form chooses the models of a key, with a field for each model of the catalog.
 MAXIMUM_FIELDS = 100
 Form = Mapping[str, str]
 
 
 def read_form(call: RequestContext) -> Form:
-    """Return the fields of the body; an empty field is left out.
+    """Return the fields of the body. Empty fields are left out.
 
     Raises UnsupportedMediaType, ContentTooLarge, MalformedRequest, DuplicateParameter.
     """
-    # No page uploads a file, so no form needs multipart.
+    # Refuse multipart: no page uploads a file, so no form needs it.
     if call.http.mimetype != FORM:
         raise UnsupportedMediaType(f"Send the form as {FORM}.")
     raw = call.read_small_body(MAXIMUM_BYTES)
@@ -46,7 +49,10 @@ def require(form: Form, name: str) -> str:
 
 
 def choose(form: Form, name: str, choices: Sequence[str]) -> str:
-    """Return the choice of a field, the first one by default. Raises ValidationFailed for any other value."""
+    """Return the choice in a field. The default is the first choice.
+
+    Raises ValidationFailed if the value is not one of the choices.
+    """
     chosen = form.get(name, choices[0])
     if chosen not in choices:
         raise invalid_field(name, f"must be one of {', '.join(choices)}")
@@ -54,7 +60,7 @@ def choose(form: Form, name: str, choices: Sequence[str]) -> str:
 
 
 def read_id(form: Form, name: str) -> UUID:
-    """Return the id that a field contains. Raises ValidationFailed."""
+    """Return the id in a field. Raises ValidationFailed if the field contains no id."""
     try:
         return UUID(require(form, name))
     except ValueError:
@@ -62,7 +68,7 @@ def read_id(form: Form, name: str) -> UUID:
 
 
 def read_amount(form: Form, name: str) -> int:
-    """Return the credits of a field in µcr. Raises ValidationFailed."""
+    """Return the credits in a field, in µcr. Raises ValidationFailed if the field contains no amount."""
     try:
         return parse_credits(require(form, name))
     except ValueError as error:
@@ -70,12 +76,18 @@ def read_amount(form: Form, name: str) -> int:
 
 
 def read_optional_amount(form: Form, name: str) -> int | None:
-    """Return the credits of a field in µcr, or None if it is empty. Raises ValidationFailed."""
+    """Return the credits in a field, in µcr, or None if the field is empty.
+
+    Raises ValidationFailed if the field contains no amount.
+    """
     return read_amount(form, name) if form.get(name, "").strip() else None
 
 
 def read_day(text: str, name: str) -> datetime:
-    """Return the beginning of a day, UTC, that a field named `name` contains. Raises ValidationFailed."""
+    """Return the beginning, in UTC, of the day in a field. `name` is the field's name.
+
+    Raises ValidationFailed if `text` is not a day.
+    """
     try:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
@@ -83,13 +95,13 @@ def read_day(text: str, name: str) -> datetime:
 
 
 def invalid_field(name: str, message: str) -> ValidationFailed:
-    """Return the error of one field; `message` follows its name: `must be an id`."""
+    """Return the error of one field. `message` continues a sentence that starts with its name: `must be an id`."""
     return ValidationFailed(errors=[FieldError(location="body", name=name, message=message)])
 
 
 def _clean(text: str) -> str:
-    # Postgres cannot store NUL, and no field of the console needs another control character.
+    # Refuse control characters: Postgres cannot store NUL, and no field of the console needs the others.
     if any(ord(character) < ord(" ") and character not in "\r\n\t" for character in text):
         raise MalformedRequest("The form contains control characters.")
-    # Browsers send line ends of a text area as CR LF.
+    # Browsers send line ends of a text area as CR LF, so convert them to LF.
     return text.replace("\r\n", "\n")

@@ -1,7 +1,8 @@
-"""The navigation of the console, made from the pages that declare a place in it.
+"""The navigation of the console, built from the pages that declare a place in it.
 
-A page with a `Group` is an entry of the navigation. A page with the path of an entry belongs below that entry: the
-entry is marked while the page is open. Entries have the order in which `web/console/routes.py` lists their modules.
+A page with a `Group` is an entry of the navigation. A page that names the path of an entry belongs below that
+entry: the entry is marked while the page is open. `web/console/routes.py` lists the modules, and the entries
+have the same order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +15,10 @@ ROOT = "/console"
 
 
 class Group(Enum):
-    """A heading of the navigation, in the order of the headings; the overview stands above them without one."""
+    """A heading of the navigation. The members have the order of the headings.
+
+    The overview has no heading and stands above them.
+    """
 
     OVERVIEW = ""
     AGENTS = "Models and agents"
@@ -25,7 +29,7 @@ class Group(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A page of the console: its path below the host, its title, and the permission without which it is refused."""
+    """A page of the console: its path below the host, its title, and the permission that it requires."""
 
     path: str
     title: str
@@ -54,7 +58,10 @@ class Navigation:
         self._entries = [page for page in self._pages if isinstance(page.navigation, Group)]
 
     def groups(self, path: str, *, is_operator: bool) -> Sequence[tuple[str, Sequence[Link]]]:
-        """Return each group's heading with its links; the link to the entry of the open `path` is current."""
+        """Return each group's heading with its links.
+
+        The link to the entry of the open `path` is marked as current.
+        """
         return [
             (
                 group.value,
@@ -62,7 +69,7 @@ class Navigation:
                     Link(name=entry.title, path=entry.path, is_current=self._is_below(path, entry))
                     for entry in self._entries
                     if entry.navigation is group
-                    # Other pages that refuse the reader stay listed: they say which role opens them.
+                    # List other pages even if they refuse the reader: such a page says which role opens it.
                     and (is_operator or entry.permission not in OPERATOR_PERMISSIONS)
                 ],
             )
@@ -80,7 +87,7 @@ class Navigation:
         ]
 
     def _is_below(self, path: str, entry: Page) -> bool:
-        if entry.path == ROOT:  # every path of the console begins with it
+        if entry.path == ROOT:  # Every path of the console begins with ROOT, so compare the whole path.
             return path == ROOT
         # Compare whole segments: /console/keys is not above /console/keyside.
         return any(f"{path}/".startswith(f"{prefix}/") for prefix in (entry.path, *self._paths_below(entry)))

@@ -21,7 +21,7 @@ from web.dependencies.services import Services
 from web.framework.calls import RequestContext
 from web.framework.rendering import asset_path, page
 
-# No inline script or style: text that a template fails to escape still cannot run.
+# Allow no inline script or style: text that a template fails to escape then cannot run.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -40,7 +40,10 @@ class RedirectError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageContext:
-    """A request of a session: for a page its declaration, for an action the fields of its form."""
+    """A request of a session.
+
+    A page has its declaration here, and an action has the fields of its form.
+    """
 
     call: RequestContext
     page: Page | None = None
@@ -54,12 +57,12 @@ class PageContext:
 
     @property
     def caller(self) -> Caller:
-        """The caller, as in REST; raises OrganizationSuspended if their organization is suspended."""
+        """The caller, as in REST. Raises OrganizationSuspended if the caller's organization is suspended."""
         return self.call.caller
 
     @property
     def actor(self) -> Actor:
-        """The user as an administrator, as in REST."""
+        """The user as an administrative actor, as in REST."""
         return self.call.actor
 
     @property
@@ -69,35 +72,47 @@ class PageContext:
 
     @property
     def organization_id(self) -> UUID:
-        """The session's organization; raises RedirectError if the user has not chosen one yet."""
+        """The session's organization. Raises RedirectError if the user has not chosen an organization yet."""
         organization_id = self.caller.organization_id
         if organization_id is None:
             raise RedirectError("/console/organizations")
         return organization_id
 
     def holds(self, permission: Permission) -> bool:
-        """Return whether the user holds a permission in the organization; pages offer no action without it."""
+        """Return whether the user holds a permission in the organization.
+
+        A page shows no action for which the user lacks the permission.
+        """
         return permission in self.caller.permissions_on(organization_id=self.organization_id)
 
     def labels(self, session: Session, ids: Iterable[UUID | str | None]) -> Mapping[str, Label]:
-        """Return the names of resources of the organization, by id as text; unknown ids are left out."""
-        # Usage reports have ids as text, rows have them as UUIDs.
+        """Return the names of the organization's resources, by id as text. Unknown ids are left out."""
+        # Convert to UUID: usage reports have ids as text, and rows have ids as UUIDs.
         wanted = [UUID(str(at)) for at in ids if at is not None]
         found = find_labels(session, self.organization_id, wanted)
         return {str(at): label for at, label in found.items()}
 
     def require_step_up(self, return_to: str) -> None:
-        """Raise RedirectError unless the user confirmed their identity just before; they return to `return_to`."""
+        """Raise RedirectError unless the user has just confirmed their identity.
+
+        After the confirmation, the browser returns to `return_to`.
+        """
         if not self.call.credential.has_stepped_up:
-            # Quoted: the `#` of a path would end the query.
+            # Quote the path: a `#` in it would end the query.
             raise RedirectError(f"{STEP_UP}?next={quote(return_to, safe='/')}")
 
     def render(self, template: str, *, status: int = 200, **values: Any) -> Response:
-        """Return a page in the console's frame, or the fragment that a script of the page requested."""
+        """Return a page in the console's frame.
+
+        If a script of the page requested a fragment, return the fragment alone.
+        """
         return self.prepare(template, status=status)(**values)
 
     def prepare(self, template: str, *, status: int = 200, **values: Any) -> Callable[..., Response]:
-        """Read the rows that the frame needs, and return a function that renders the page without the database."""
+        """Read the rows that the frame needs.
+
+        Return a function that renders the page without the database.
+        """
         http = self.call.http
         known = self.call.credential.caller
         organization_id = known.organization_id if known else None
@@ -116,7 +131,7 @@ class PageContext:
         }
 
         def show(**more: Any) -> Response:
-            # Later values win: the page that an action returns has no declaration, so the action sets its
+            # Later values win: a page that an action returns has no declaration, so the action sets its
             # title.
             all_values = {**frame, **values, **more}
             return forbid_caching(page(f"console/{template}", policy=POLICY, status=status, **all_values))
@@ -125,8 +140,8 @@ class PageContext:
 
 
 def forbid_caching(response: Response) -> Response:
-    """Forbid caches to store a page, and mark that htmx gets another response at the same address."""
-    # No page outlives its session in a cache: after signing out, the back button shows none.
+    """Forbid caches to store a page, and declare that htmx gets another response at the same URL."""
+    # With `no-store`, the back button shows no page after the user has signed out.
     response.headers["Cache-Control"] = "no-store"
     response.vary.add("HX-Request")
     return response

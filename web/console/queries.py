@@ -1,4 +1,4 @@
-"""The query parameters that pages of the console share: the position in a list, filters, and the window of figures."""
+"""The query parameters that pages of the console share: the position in a list, filters, and a time window."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""All routes of the console. A page module is registered here alone, and the navigation has this order."""
+"""All routes of the console. Every page module is registered here, and the navigation has the same order."""
 
 from web.console import format as formats
 from web.console.declarations import ConsoleRoutes
@@ -39,11 +39,11 @@ PAGES: tuple[ConsoleRoutes, ...] = (
     preferences.routes,
     sign_in.routes,
 )
-# Only signing in needs no session. A test checks that every other route of the console requires one.
+# Only signing in needs no session. A test checks that every other route of the console requires a session.
 ROUTES: tuple[Routes, ...] = (sign_in.public_routes, *PAGES)
 NAVIGATION = Navigation(page for routes in PAGES for page in routes.pages)
 
-# At import, before any template: Jinja refuses to compile a template with an unknown filter.
+# Add the filters at import, before any template: Jinja refuses to compile a template with an unknown filter.
 add_filters(
     money=formats.money,
     credits=formats.credits,

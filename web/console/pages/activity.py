@@ -1,4 +1,4 @@
-"""The page of activity: model calls, newest first, filtered, and as a CSV file."""
+"""The page of activity: model calls, newest first. The list can be filtered and downloaded as a CSV file."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
@@ -27,7 +27,7 @@ _SPANS = {"24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(da
 
 
 class ActivityQuery(CursorQuery):
-    """The filter of calls; a form sends an empty value for each field without a choice."""
+    """The filter of calls. A form sends an empty value for each field that the user did not choose."""
 
     model: FilterText = ""
     principal: FilterText = ""
@@ -36,7 +36,7 @@ class ActivityQuery(CursorQuery):
     since: Annotated[Literal["", "24h", "7d", "30d"], Field()] = ""
 
     def record_filter(self, now: datetime) -> RecordFilter:
-        """Return the filter of the domain; `now` ends the span. Raises ValidationFailed."""
+        """Return the filter of the domain. The time span ends at `now`. Raises ValidationFailed."""
         if self.status and self.status not in _STATUSES:
             raise invalid_field("status", f"must be one of {', '.join(_STATUSES)}")
         return RecordFilter(
@@ -49,8 +49,8 @@ class ActivityQuery(CursorQuery):
 
     @property
     def filters(self) -> str:
-        """The query string of the same filter, for the links to older calls and to the CSV file."""
-        # The cursor is no part of it: a link sets its own, and the file has the calls of all pages.
+        """The query string of this filter, for the links to older calls and to the CSV file."""
+        # Omit the cursor: a link sets its own cursor, and the CSV file has the calls of all pages.
         chosen = self.model_dump(exclude={"cursor"})
         return urlencode({name: value for name, value in chosen.items() if value})
 
@@ -65,7 +65,8 @@ class ActivityQuery(CursorQuery):
 )
 def show_activity(context: PageContext) -> Response:
     query: ActivityQuery = context.call.query
-    # No page permission: each member reads their own calls here, and this scope decides who reads all.
+    # The page requires no permission: each member reads their own calls, and this scope decides who reads all
+    # calls.
     scope = authorize_usage(context.caller)
     with context.services.database.autocommit() as session:
         listed = list_usage_records(
@@ -108,5 +109,6 @@ def _id(name: str, value: str) -> UUID | None:
     try:
         return UUID(value) if value else None
     except ValueError:
-        # Not pydantic's Id in the query: an empty field of the form means no filter.
+        # The query does not use pydantic's Id, because an empty field of the form means no filter. So parse
+        # the id here.
         raise invalid_field(name, "is not an id") from None

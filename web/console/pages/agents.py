@@ -1,4 +1,4 @@
-"""The pages of agents: the deployments of an organization with their endpoint, behaviors, schedules and tasks."""
+"""The pages of agents: the deployments of an organization, with their endpoint, behaviors, schedules and tasks."""
 
 from uuid import UUID
 
@@ -76,7 +76,7 @@ def check_endpoint(context: PageContext, deployment_id: UUID) -> Response:
         actor=context.actor,
         deployment_id=deployment_id,
     )
-    # The report is shown once, so the response is the page itself and no redirect.
+    # The report is shown once, so respond with the page and no redirect.
     return _show_agent(context, deployment_id, report)
 
 
@@ -84,7 +84,7 @@ def _show_agent(context: PageContext, deployment_id: UUID, report: EndpointRepor
     may_manage = context.holds(Permission.DEPLOYMENT_MANAGE)
     with context.services.database.autocommit() as session:
         deployment = get_deployment(session, actor=context.actor, deployment_id=deployment_id)
-        # Members see the page without what only managers may read.
+        # Show members the page without the data that only managers may read.
         endpoint = _endpoint(session, context, deployment_id) if may_manage else None
         behaviors = (
             list_behaviors(session, actor=context.actor, deployment_id=deployment_id).items
@@ -129,7 +129,7 @@ routes.action_calling(
     summary="Disable a deployment",
     rest="disable_deployment",
     command="deployments disable",
-    # The path is fixed at declaration, so the user returns to the list and not to the deployment.
+    # The path is fixed at the declaration, so the user returns to the list and not to the deployment.
     step_up=PAGE,
 )
 
@@ -147,7 +147,7 @@ routes.action_calling(
 
 def _endpoint(session: Session, context: PageContext, deployment_id: UUID) -> ShownEndpoint | None:
     try:
-        # Behaviors of this service may answer for a deployment instead, so a missing endpoint is no error.
+        # A missing endpoint is no error: behaviors of this service may respond for a deployment instead.
         return get_endpoint(session, actor=context.actor, deployment_id=deployment_id)
     except ResourceNotFound:
         return None

@@ -1,4 +1,4 @@
-"""The pages of budgets: create one, change its amount, delete it. They are listed on the page of keys."""
+"""The pages of budgets: create a budget, change its amount, delete it. The page of keys lists the budgets."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -29,13 +29,14 @@ routes = ConsoleRoutes("budgets")
 
 KEYS = "/console/keys"
 LIST = f"{KEYS}#budgets"
-# A budget of a minute limits the rate of calls; people set it by command, where its unit is chosen too.
+# A budget of a minute limits the rate of calls. It is left out: people set it by command, where they also
+# choose its unit.
 PERIODS = tuple(period.value for period in Period if period is not Period.MINUTE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetRow:
-    """A budget with its bar."""
+    """A budget, with the bar that shows its use."""
 
     budget: Budget
     bar: Markup
@@ -43,7 +44,7 @@ class BudgetRow:
     @classmethod
     def of(cls, budget: Budget) -> Self:
         """Return the row of a budget."""
-        # Tokens and requests are counted singly, credits in µcr.
+        # Credits are stored in µcr, so scale them. Tokens and requests are stored as counts.
         scale = MICRO if budget.unit is Unit.CREDITS else 1
         spent, amount = budget.spent / scale, budget.amount / scale
         label = f"{spent:,.2f} of {amount:,.2f} {budget.unit}"
@@ -58,7 +59,7 @@ class BudgetRow:
     step_up=LIST,
 )
 def add_budget(context: PageContext) -> Response:
-    # One list of the form offers keys and the user, so a choice has the kind and the id.
+    # One list of the form offers keys and the user, so each choice contains the kind and the id.
     kind, _, subject = context.form.get("subject", "").partition(":")
     if kind not in {at.value for at in SubjectKind}:
         raise invalid_field("subject", f"must be {' or '.join(SubjectKind)}, a colon and an id")
@@ -129,5 +130,5 @@ routes.action_calling(
 
 
 def read_period(form: Form) -> Period:
-    """Return the period that the form chooses, by default a month. Raises ValidationFailed."""
+    """Return the period that the form chooses. The default is a month. Raises ValidationFailed."""
     return Period(choose({"period": Period.MONTH.value, **form}, "period", PERIODS))

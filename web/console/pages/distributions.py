@@ -1,4 +1,7 @@
-"""The pages of distributions, called channels in the console: their imports, notifications and secrets."""
+"""The pages of distributions: their imports, notifications and secrets.
+
+The console calls distributions channels.
+"""
 
 from typing import Literal
 from uuid import UUID
@@ -79,7 +82,7 @@ def show_distribution(context: PageContext, distribution_id: UUID) -> Response:
     query: ImportsQuery = context.call.query
     with context.services.database.autocommit() as session:
         distribution = get_distribution(session, actor=context.actor, distribution_id=distribution_id)
-        # get_distribution() has authorized the reader: list_imports() does not.
+        # get_distribution() has authorized the reader. list_imports() does not authorize.
         imports = list_imports(
             session,
             distribution_id=distribution_id,
@@ -154,7 +157,7 @@ def retry_all(context: PageContext, distribution_id: UUID) -> Response:
             code=form.get("code"),
             since=read_day(form["since"], "since") if form.get("since") else None,
         )
-    # Show what was queued now: without the filter it may be pages down.
+    # Show only queued imports: in the unfiltered list, they may be several pages down.
     return go_to(f"{PAGE}/{distribution_id}?state={ImportState.QUEUED}#imports")
 
 
@@ -205,7 +208,7 @@ routes.action_calling(
 def rotate_token(context: PageContext, distribution_id: UUID) -> Response:
     with context.services.database.transaction() as session:
         secret = rotate_distribution_token(session, actor=context.actor, distribution_id=distribution_id)
-    # A page and no redirect, because the secret is returned only once.
+    # Return a page and no redirect, because the secret is returned only once.
     return context.render("rotated.html", what="token", secret=secret.value, distribution_id=distribution_id)
 
 

@@ -1,4 +1,4 @@
-"""The pages of files: search, show, share by links that end, renew and delete."""
+"""The pages of files: search, show, share by links that expire, renew and delete."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,24 +32,24 @@ from web.files.sharing import send_content
 routes = ConsoleRoutes("files")
 
 PAGE = "/console/files"
-# The first is the default of choose(): a link lasts an hour unless the user chooses more.
+# choose() uses the first as default: a link lasts an hour unless the user chooses a longer time.
 LIFETIMES = {"3600": "an hour", "21600": "6 hours", "86400": "a day"}
-# Nothing bounds versions and references of a file, so the page shows the newest (decision:
+# The number of versions and references of a file has no limit, so the page shows the newest (decision:
 # pages-of-versions).
 _SHOWN_GRANTS, _SHOWN_VERSIONS, _SHOWN_REFERENCES = 20, 20, 20
 
 
 class FileFormQuery(CursorQuery):
-    """The query of the list: one field for each filter with a form (`FilesQuery`), empty without a choice."""
+    """The query of the list. `FilesQuery` adds a field for each filter that has a form, empty without a choice."""
 
     def file_filter(self) -> FileFilter:
-        """Return the filter of the domain. Raises ValidationFailed for a day that is none."""
+        """Return the filter of the domain. Raises ValidationFailed if a day is invalid."""
         sent = ((each, form, getattr(self, form.name).strip()) for each, form in _FORM_FIELDS)
         return FileFilter(**{each.name: _read(each, form, value) for each, form, value in sent if value})
 
     @property
     def filters(self) -> str:
-        """The query string of the same filter, for the link to older files."""
+        """The query string of this filter, for the link to older files."""
         chosen = self.model_dump(exclude={"cursor"})
         return urlencode({name: value for name, value in chosen.items() if value})
 
@@ -71,7 +71,7 @@ def _form_type(declared: FilterDeclaration, form: FormField) -> Any:
 
 _FORM_FIELDS = [(each, each.form) for each in FILTERS if each.form is not None]
 _QUERY_FIELDS: dict[str, Any] = {form.name: (_form_type(each, form), "") for each, form in _FORM_FIELDS}
-# From the declarations that also make REST's parameters: a new filter is in both.
+# Create the fields from the declarations that also define REST's parameters, so that a new filter is in both.
 FilesQuery = create_model(
     "FilesQuery", __base__=FileFormQuery, __doc__=FileFormQuery.__doc__, **_QUERY_FIELDS
 )
@@ -83,7 +83,7 @@ FORM = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """The deadline of a file, and a bar of how much of its retention has passed."""
+    """The deadline of a file, and a bar that shows how much of its retention time has passed."""
 
     ends_at: datetime
     bar: object
@@ -134,7 +134,7 @@ def show_file(context: PageContext, file_id: UUID) -> Response:
             else ()
         )
         versions = access.list_versions(session, file_id, limit=_SHOWN_VERSIONS).items
-        # One more than is shown tells whether there are more.
+        # Read one row more than the page shows, to find out whether there are more.
         references = list_references(session, file_id, limit=_SHOWN_REFERENCES + 1)
         labels = context.labels(session, [file.owner_id, *(at.created_by for at in links)])
     return context.render(
@@ -142,7 +142,7 @@ def show_file(context: PageContext, file_id: UUID) -> Response:
         file=file,
         versions=versions,
         preview=find_preview(file, context.services.blobs),
-        # The list also has links that ended or were revoked.
+        # Show active links only: the list also contains links that expired or were revoked.
         links=[at for at in links if at.revoked_at is None and at.access_expires_at > context.now],
         references=references[:_SHOWN_REFERENCES],
         has_more_references=len(references) > _SHOWN_REFERENCES,
@@ -225,10 +225,10 @@ def delete(context: PageContext, file_id: UUID) -> Response:
         file = access.get_file(
             session, context.caller, file_id, Permission.FILE_DELETE, pending=pending(context.call)
         )
-    # The user types the name, because a deletion is final. That needs no script, unlike a dialog.
+    # The user must type the name, because a deletion is final. Unlike a dialog, this needs no script.
     if context.form.get("name", "").strip() != file.version.file_name:
         raise invalid_field("name", f"must be the name of this file: {file.version.file_name}")
-    # A form has no operation id of its own, so each POST is a new operation.
+    # A form has no operation id, so each POST is a new operation with a new id.
     deletion.delete(context.services.database, actor_of(context.call), file_id, new_id())
     return go_to(PAGE)
 
@@ -242,7 +242,7 @@ def _retention(file: File, now: datetime) -> Retention | None:
     if file.retention_expires_at is None:
         return None
     began, ends = file.version.created_at, file.retention_expires_at
-    # A deadline at the time of the upload leaves nothing to divide by.
+    # If the deadline is the time of the upload, the span is zero: do not divide by it.
     whole = (ends - began).total_seconds() or 1
     share = (now - began).total_seconds() / whole
     passed = f"{max(0, min(100, round(share * 100)))} % of the retention has passed"

@@ -1,4 +1,7 @@
-"""The pages of API keys: create a key, which is shown once, choose the models that it may call, revoke it."""
+"""The pages of API keys: create a key, choose the models that it may call, revoke it.
+
+A new key is shown once.
+"""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -34,9 +37,9 @@ from web.console.queries import CursorQuery
 routes = ConsoleRoutes("keys")
 
 PAGE = "/console/keys"
-# The first is the default of choose(): a key without an end must be chosen.
+# choose() uses the first as default, so a key without expiry must be chosen.
 _LIFETIMES = {"90": timedelta(days=90), "365": timedelta(days=365), "never": None}
-# A field for each model, because read_form() refuses a field that occurs twice.
+# Use a field for each model, because read_form() refuses a field that occurs twice.
 _MODEL_FIELD = "model:"
 
 
@@ -58,7 +61,7 @@ def show_keys(context: PageContext) -> Response:
             if context.holds(Permission.CREDENTIAL_MANAGE)
             else None
         )
-        # Own keys are not paged: the cursor of the page is that of the organization's list.
+        # The user's own keys are not paged: the cursor of the page belongs to the organization's list.
         own = api_keys.list_api_keys(session, actor=context.actor, user_id=context.user_id, limit=MAX_LIMIT)
         keys = _merge(own.items, bound.items if bound else ())
         budgets = list_budgets(session, actor=context.actor, organization_id=organization_id, limit=MAX_LIMIT)
@@ -69,11 +72,12 @@ def show_keys(context: PageContext) -> Response:
     limits = [BudgetRow.of(at) for at in budgets.items]
     return context.render(
         "keys.html",
-        # Own keys that are bound to another organization spend nothing here.
+        # Leave out own keys that are bound to another organization, because they spend nothing in this one.
         keys=[at for at in keys if at.organization_id in (None, organization_id)],
         next_cursor=bound.next_cursor if bound else None,
         budgets=limits,
-        # A key has a bar only for credits: a budget of calls or tokens is in the table of budgets.
+        # Only a budget in credits has a bar beside its key. The table of budgets shows budgets of calls or
+        # tokens.
         by_key={str(at.budget.subject_id): at for at in limits if at.budget.unit is Unit.CREDITS},
         labels=labels,
         spent=spent,
@@ -94,7 +98,7 @@ def issue_key(context: PageContext) -> Response:
     form, organization_id = context.form, context.organization_id
     name, limit = require(form, "name"), read_optional_amount(form, "limit")
     lifetime = _LIFETIMES[choose(form, "ends", tuple(_LIFETIMES))]
-    # Bound by default: an unbound key acts in whichever organization its user selects later.
+    # Keys are bound by default: an unbound key acts in any organization that its user selects later.
     is_bound = choose(form, "bound", ("yes", "no")) == "yes"
     with context.services.database.transaction() as session:
         issued = api_keys.issue_api_key(
@@ -105,7 +109,8 @@ def issue_key(context: PageContext) -> Response:
             name=name,
             expires_at=context.now + lifetime if lifetime else None,
         )
-        # In the transaction of the key: a refused budget must not leave a key without a limit.
+        # Create the budget in the transaction of the key: a refused budget must not leave a key without a
+        # limit.
         budget = _limit(session, context, issued.key.id, limit) if limit is not None else None
     return context.render("key_issued.html", key=issued.key, secret=issued.secret.value, budget=budget)
 
@@ -126,8 +131,8 @@ def show_key_models(context: PageContext, key_id: UUID) -> Response:
         "key_models.html",
         key=key,
         chosen=chosen,
-        # A chosen model may have left the catalog. Without its box, saving the form would remove it from the
-        # list.
+        # List chosen models that have left the catalog too: without a box, saving the form would remove them
+        # from the list.
         models=sorted({*offered, *(chosen or ())}),
         may_limit=context.holds(Permission.CREDIT_MANAGE),
     )
@@ -191,7 +196,7 @@ def show_revocation(context: PageContext, key_id: UUID) -> Response:
 def revoke_key(context: PageContext, key_id: UUID) -> Response:
     with context.services.database.transaction() as session:
         key = api_keys.get_api_key(session, actor=context.actor, key_id=key_id)
-        # Typed, because a revocation is final and the program that uses the key stops working.
+        # The user must type the name: a revocation is final, and the program that uses the key stops working.
         if context.form.get("name", "").strip() != key.name:
             raise invalid_field("name", f"must be the name of this key: {key.name}")
         api_keys.revoke_api_key(session, actor=context.actor, key_id=key_id)
@@ -199,8 +204,11 @@ def revoke_key(context: PageContext, key_id: UUID) -> Response:
 
 
 def _merge(own: Sequence[ApiKey], bound: Sequence[ApiKey]) -> list[ApiKey]:
-    """Return the user's own keys and the organization's, each once: live keys first, then by age."""
-    # Ids are UUIDv7, so their order is that of creation.
+    """Return the user's own keys and the organization's keys, each key once.
+
+    Live keys come before revoked keys. Within both groups, older keys come first.
+    """
+    # Ids are UUIDv7, so the order of ids is the order of creation.
     keys = {key.id: key for key in (*own, *bound)}
     return sorted(keys.values(), key=lambda key: (key.revoked_at is not None, key.id))
 

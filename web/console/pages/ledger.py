@@ -27,7 +27,7 @@ PAGE = "/console/ledger"
 
 
 class EntryQuery(RequestModel):
-    """The position in the list of entries: the version that the page continues below."""
+    """The position in the list of entries: the page shows entries with lower versions."""
 
     cursor: Annotated[Count | None, Field()] = None
 
@@ -50,7 +50,8 @@ def show_ledger(context: PageContext) -> Response:
             session, actor=actor, organization_id=organization_id, cursor=cursor, limit=ROWS
         )
         statements = list_statements(session, actor=actor, organization_id=organization_id)
-    # The newest entry has the balance after it: the first page compares it with the balance itself.
+    # The newest entry contains the balance after it. The first page compares this value with the stored
+    # balance.
     newest = entries.items[0] if entries.items and cursor is None else None
     return context.render(
         "ledger.html",
@@ -129,7 +130,7 @@ def show_statement(context: PageContext, month: date) -> Response:
 def show_top_up(context: PageContext) -> Response:
     with context.services.database.autocommit() as session:
         balance = read_balance(session, actor=context.actor, organization_id=context.organization_id)
-    # Members may open the page too: they read there that an operator adds credits.
+    # Members may open the page too: the page tells them that an operator adds credits.
     return context.render("top_up.html", balance=balance, may_grant=_may_grant(context))
 
 
@@ -147,7 +148,7 @@ def add_credits(context: PageContext) -> Response:
             session,
             organization_id=context.organization_id,
             amount=amount,
-            # A form that is sent twice adds credits once: the reference is unique in the ledger.
+            # The reference is unique in the ledger, so a form that is sent twice adds credits only once.
             reference=require(context.form, "reference"),
             actor=context.actor,
         )

@@ -1,7 +1,7 @@
 """The page of models: the catalog with prices, the organization's usage of each model, and the playground.
 
-The playground sends the same call as any client: through the same admission, on the same credits. With scripts the
-reply is streamed; without them the page contains the whole reply.
+A call of the playground is the same as a call of any client: it passes the same admission and costs the same
+credits. With scripts the reply is streamed. Without scripts the page contains the whole reply.
 """
 
 import json
@@ -47,7 +47,7 @@ _NO_USAGE = UsageSum(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRow:
-    """A model with its usage in the window, its spend by day as a sparkline, and its largest user in percent."""
+    """A model with its usage in the window, its spend by day, and its largest user's share in percent."""
 
     entry: ModelEntry
     sum: UsageSum
@@ -86,14 +86,14 @@ def show_models(context: PageContext) -> Response:
 )
 def ask_model(context: PageContext) -> Response:
     call, models = context.call, context.services.models
-    # Before the form is parsed: a caller without the permission gets one error, whatever the form contains.
+    # Check before the form is parsed: a caller without the permission then gets the same error for any form.
     require_model_access(context.caller)
     is_stream = wants_events(call.http)
     request = parse_chat(_body(context.form, is_stream=is_stream))
     # Read the rows of the page before the call: no thread may wait for the database while a response is deferred.
     values = {} if is_stream else _page_values(context, Window.MONTH, context.form)
     show = None if is_stream else context.prepare("models.html", **values)
-    # The slot comes before invoke(): a refusal then leaves neither held credits nor a usage record.
+    # Take the slot before invoke(): a refusal then leaves neither held credits nor a usage record.
     call.admission.hold(context.services.pools.model_calls)
     inbox = invoke(
         models.invoker,
@@ -102,7 +102,7 @@ def ask_model(context: PageContext) -> Response:
         request,
         waited_seconds=call.admission.waited_seconds,
     )
-    # Access is checked again while the reply streams, because it may be revoked meanwhile.
+    # Check access repeatedly while the reply streams, because it may be revoked meanwhile.
     watch = call.watch(require_model_access)
     if show is None:
         return streamed_response(models.invoker, inbox, Dialect.CHAT, watch, call.http.environ)
@@ -137,7 +137,7 @@ def _page_values(context: PageContext, window: Window, form: Form) -> Mapping[st
     return {
         "title": TITLE,
         "window": window.value,
-        # Models that the catalog no longer offers still have usage to show.
+        # Models that the catalog no longer offers still have usage, so show them too.
         "gone": [(name, at) for name, at in sums.items() if name not in offered],
         "rows": sorted(rows, key=lambda row: (-row.sum.cost, -row.sum.invocations)),
         "total": by_model.total,
@@ -151,13 +151,13 @@ def _page_values(context: PageContext, window: Window, form: Form) -> Mapping[st
 
 
 def _largest_users(report: UsageReport) -> Mapping[str, tuple[str | None, int]]:
-    """Return each model's principal with the highest cost, and their share in percent."""
+    """Return the principal with the highest cost for each model, and the principal's share in percent."""
     totals: dict[str, int] = {}
     largest: dict[str, tuple[str | None, int]] = {}
     for group in report.groups:
         model, principal_id = group.keys
         totals[model or "?"] = totals.get(model or "?", 0) + group.sum.cost
-        # Groups are ordered by cost, highest first.
+        # Groups are ordered by cost, highest first, so the first principal of a model is the largest user.
         largest.setdefault(model or "?", (principal_id, group.sum.cost))
     return {
         model: (principal_id, 100 * cost // totals[model])
@@ -174,7 +174,7 @@ def _spark(name: str, values: Any) -> object | None:
 
 def _body(form: Form, *, is_stream: bool) -> dict[str, Any]:
     longest = form.get("max", "1024").strip()
-    # Only nine digits are converted: int() of a longer text takes quadratic time.
+    # Convert only nine digits: int() of a longer text takes quadratic time.
     if not longest.isascii() or not longest.isdigit() or not 1 <= int(longest[:9]) <= MAXIMUM_TOKENS:
         raise invalid_field("max", f"must be a whole number from 1 to {MAXIMUM_TOKENS:,}")
     prompt = [{"role": "user", "content": require(form, "message")}]
@@ -184,7 +184,8 @@ def _body(form: Form, *, is_stream: bool) -> dict[str, Any]:
         "messages": [*instructions, *prompt],
         "max_completion_tokens": int(longest),
     }
-    # Only the last event of a stream has the tokens and the cost, and only on request.
+    # Request usage: only the last event of a stream has the tokens and the cost, and only if the request asks
+    # for usage.
     return body | ({"stream": True, "stream_options": {"include_usage": True}} if is_stream else {})
 
 

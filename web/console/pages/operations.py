@@ -23,7 +23,8 @@ def show_operations(context: PageContext) -> Response:
     settings = context.services.settings
     with context.services.database.autocommit() as session:
         work = measure_waiting_work(session)
-    # The session has ended: the broker may be slow to respond and must not occupy a connection of Postgres.
+    # Render after the database session: the broker may be slow, and must not occupy a connection of Postgres
+    # meanwhile.
     return context.render(
         "operations.html",
         work=work,

@@ -39,7 +39,7 @@ from web.console.spend_series import (
 routes = ConsoleRoutes("overview")
 
 BURN_DAYS = 7
-_NEAR = 0.8  # of its amount: from here on a budget is an action item
+_NEAR = 0.8  # A budget is an action item when this share of its amount is used.
 _INTERVALS = {
     Window.DAY: (Interval.HOUR, timedelta(hours=1), "%H:00"),
     Window.WEEK: (Interval.DAY, timedelta(days=1), "%-d %b"),
@@ -62,7 +62,7 @@ def overview(context: PageContext) -> Response:
     with context.services.database.autocommit() as session:
         balance = get_balance(session, organization_id) if context.holds(Permission.CREDIT_READ) else None
         figures = _figures(context, session, scope, balance)
-    # htmx polls the figures alone: skip the queries of the rest.
+    # htmx requests only the figures, so skip the queries for the rest of the page.
     if "HX-Request" in context.call.http.headers:
         return context.render("overview_figures.html", **figures)
     with context.services.database.autocommit() as session:
@@ -101,19 +101,19 @@ def _list_nearly_used_budgets(context: PageContext, session: Session) -> Sequenc
     listed = list_budgets(
         session, actor=context.actor, organization_id=context.organization_id, limit=MAX_LIMIT
     )
-    # A budget of amount 0 forbids all spending, so it is no warning.
+    # Leave out a budget of amount 0: it forbids all spending on purpose, so it is no warning.
     return [at for at in listed.items if at.amount and at.spent + at.held >= _NEAR * at.amount]
 
 
 def _figures(
     context: PageContext, session: Session, scope: UsageScope, balance: Balance | None
 ) -> Mapping[str, Any]:
-    """Return the figures that an open page requests every two seconds."""
+    """Return the figures of the overview. An open page requests them every two seconds."""
     today = start_of_day(context.now)
-    # Without today: a day that has just begun would lower the mean.
+    # Leave out today: a day that has just begun would lower the average.
     whole_days = UsageCriteria(starts_at=today - timedelta(days=BURN_DAYS), ends_at=today)
     cost = scoped_usage(session, scope, whole_days).total.cost
-    # Storage is billed to the organization: it is no cost of one member.
+    # Storage is billed to the organization, so it is not in the costs of one member.
     if scope.user_id is None:
         cost += storage_usage(session, scope.organization_id, StorageCriteria(window=Window.WEEK)).cost
     burning: BurnRate | None = (
@@ -134,7 +134,10 @@ def _figures(
 
 
 def _by_model(report: UsageReport) -> Sequence[tuple[str, int, int, int]]:
-    """Return the ten models of the highest cost, each with its calls, tokens and cost over all steps."""
+    """Return the ten models with the highest cost.
+
+    Each has its calls, tokens and cost, summed over all steps.
+    """
     sums: dict[str, tuple[int, int, int]] = {}
     for group in report.groups:
         calls, tokens, cost = sums.get(group.keys[0] or "?", (0, 0, 0))

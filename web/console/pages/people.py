@@ -48,7 +48,7 @@ def show_people(context: PageContext) -> Response:
             session, actor=actor, organization_id=organization_id, **context.call.query.position
         )
         invited = (
-            # Invitations contain addresses of people who are no members yet, so only managers see them.
+            # Only managers see invitations, which contain addresses of people who are no members yet.
             list_invitations(session, actor=actor, organization_id=organization_id, limit=_SHOWN_INVITATIONS)
             if may_manage
             else None
@@ -251,7 +251,7 @@ def show_audit(context: PageContext) -> Response:
 
 
 def _role(form: Form) -> Role:
-    # Not choose(): a form without a role must not grant the first one.
+    # Do not use choose(): a form without a role must not grant the first role.
     if form.get("role") not in _ROLES:
         raise invalid_field("role", f"must be one of {', '.join(_ROLES)}")
     return Role(form["role"])

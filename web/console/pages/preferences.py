@@ -1,4 +1,4 @@
-"""The preferences of a session: the organization that it shows, and the light or dark theme."""
+"""The preferences of a session: its organization, and the light or dark theme."""
 
 from flask import Response
 
@@ -36,7 +36,7 @@ def choose_organization(context: PageContext) -> Response:
     chosen = read_id(context.form, "organization")
     with context.services.database.transaction() as session:
         select_session_organization(session, actor=context.actor, organization_id=chosen)
-    # Not back to the open page, whose resource may belong to another organization.
+    # Do not return to the open page: its resource may belong to the previous organization.
     return go_to(ROOT)
 
 

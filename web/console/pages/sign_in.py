@@ -1,8 +1,9 @@
 """Sign in by a one-time link or at an OpenID Connect provider, confirm the identity again, and sign out.
 
-The code is in the link's fragment, so no server receives it and no log has it. Only the POST uses it up: a mail scanner
-that opens links does not. Before there is a session, a cookie of the attempt carries the secret of the form's token. It
-never becomes the session's cookie, which prevents session fixation.
+The code of a link is in the URL's fragment, so no server receives the code with the GET and no log contains
+it. Only the POST uses the code up: a mail scanner that opens links does not. Before there is a session, the
+cookie of the sign-in attempt contains the secret of the form's token. This cookie never becomes the session's
+cookie, which prevents session fixation.
 """
 
 from secrets import token_urlsafe
@@ -61,12 +62,13 @@ def show_sign_in(call: RequestContext) -> Response:
     hidden=True,
 )
 def begin_session(call: RequestContext) -> Response:
-    # ConsoleRoutes.action() makes these checks with a session; here the secret of the attempt takes its
-    # place.
+    # ConsoleRoutes.action() makes these checks with a session. Here, the secret of the attempt replaces the
+    # session.
     csrf.check_origin(call.http, call.services.settings.base_url)
     form = read_form(call)
     attempt = call.http.cookies.get(cookies.ATTEMPT)
-    # Before the token: without the cookie no token fits, and the page reports why the browser sent none.
+    # Check the cookie before the token: without the cookie no token is valid, and the page says why the
+    # cookie is missing.
     if not attempt:
         return _sign_in_page(call, NO_COOKIE)
     csrf.check_token(call.http, attempt, form.get(csrf.FIELD))
@@ -77,11 +79,11 @@ def begin_session(call: RequestContext) -> Response:
             request_id=request_id(),
             client_address=client_address(call.http.environ),
         )
-        # Journeys kill the process on either side of the commit.
+        # Tests kill the process before and after the commit.
         failpoints.hit("sign_in.before_commit")
     failpoints.hit("sign_in.committed")
     if made is None:
-        # Each wrong code counts against the address, so codes cannot be guessed at full speed.
+        # Count each wrong code against the client's address, so that codes cannot be guessed at full speed.
         limit_failed_authentication(call.http, call.services)
         return _sign_in_page(call, REFUSED)
     response = cookies.set_secret(go_to(ROOT), cookies.SESSION, made.token.value)
@@ -97,7 +99,8 @@ def begin_session(call: RequestContext) -> Response:
     hidden=True,
 )
 def go_to_provider(call: RequestContext) -> Response:
-    # A fresh secret for each attempt: an attacker cannot make another browser finish an attempt of theirs.
+    # Create a new secret for each attempt, so that an attacker cannot make another browser finish the
+    # attacker's attempt.
     provider, attempt = _provider(call), token_urlsafe(32)
     try:
         response = go_to(provider.authorization_url(_attempt(call, attempt)))
@@ -116,11 +119,11 @@ def go_to_provider(call: RequestContext) -> Response:
     hidden=True,
 )
 def return_from_provider(call: RequestContext) -> Response:
-    # No form token here: `state` binds the provider's redirect to the cookie.
+    # There is no form token here: `state` binds the provider's redirect to the cookie.
     provider, attempt = _provider(call), call.http.cookies.get(cookies.ATTEMPT)
     if not attempt:
         return _sign_in_page(call, NO_COOKIE)
-    # The age of the provider's authentication is compared with the database's clock, which all processes share.
+    # Compare the time of the provider's authentication with the database's clock, which all processes share.
     with call.services.database.autocommit() as session:
         now = session.execute(select(func.extract("epoch", func.now()))).scalar_one()
     try:
@@ -176,13 +179,16 @@ def confirm_identity(context: PageContext) -> Response:
 
 
 def local_path(path: str | None) -> str:
-    """Return a path of the console to continue at: `path`, or the overview if `path` leads anywhere else."""
-    # Browsers read \ as / and resolve .., so such a path could leave the console.
+    """Return a path of the console to continue at.
+
+    Return `path` if it is a path of the console, else the path of the overview.
+    """
+    # Refuse `\` and `..`: browsers read `\` as `/` and resolve `..`, so such a path could leave the console.
     if not path or "\\" in path or ".." in path or not path.isprintable():
         return ROOT
     parts = urlsplit(path)
     is_ours = not parts.scheme and not parts.netloc and (parts.path + "/").startswith(f"{ROOT}/")
-    # The step-up page would lead back to itself.
+    # Exclude the step-up page, because it would lead back to itself.
     return path if is_ours and not path.startswith(STEP_UP) else ROOT
 
 
@@ -209,7 +215,7 @@ def _refuse(call: RequestContext, refused: SignInRefused) -> Response:
 
 
 def _sign_in_page(call: RequestContext, refusal: str | None = None) -> Response:
-    # Keep the secret that exists: the form of a page in another tab stays valid.
+    # Keep an existing secret, so that the form of a page in another tab stays valid.
     attempt = call.http.cookies.get(cookies.ATTEMPT) or token_urlsafe(32)
     response = page(
         "console/sign_in.html",

@@ -1,4 +1,4 @@
-"""The pages of tasks: those of all agents, the timeline of one, messages to its agent, and cancellation."""
+"""The pages of tasks: the tasks of all agents, the timeline of one task, messages to its agent, and cancellation."""
 
 from uuid import UUID
 
@@ -34,7 +34,7 @@ _STATES = {state.value.removeprefix("TASK_STATE_").lower(): state for state in T
 
 
 class TasksQuery(RequestModel):
-    """The filter of tasks; the cursor is that of the domain's list, and no id."""
+    """The filter of tasks. The cursor belongs to the domain's list, and is not an id."""
 
     cursor: FilterText = ""
     state: FilterText = ""
@@ -74,11 +74,12 @@ def show_tasks(context: PageContext) -> Response:
 )
 def show_task(context: PageContext, task_id: UUID) -> Response:
     with context.services.database.autocommit() as session:
-        # No page permission: read_timeline() also lets members read the tasks of their own messages.
+        # The page requires no permission: read_timeline() also lets members read the tasks of their own
+        # messages.
         line = read_timeline(session, caller=context.caller, task_id=task_id)
         task = line.task
         labels = context.labels(session, [task.deployment_id, task.caller_id, task.principal_id])
-    # htmx polls the timeline alone while the task runs.
+    # While the task runs, htmx requests the timeline without the rest of the page.
     is_part = "HX-Request" in context.call.http.headers
     return context.render("task_line.html" if is_part else "task.html", line=line, task=task, labels=labels)
 
@@ -106,7 +107,7 @@ def cancel(context: PageContext, task_id: UUID) -> Response:
         task = find_task(session, caller=context.caller, task_id=task_id)
         agent = context.services.agents.directory.get(task.deployment_id).agent
         cancel_task(session, authorize(context.caller, agent), task_id)
-    # After the commit: a worker that wakes earlier would not find the request.
+    # Notify after the commit: a worker that wakes up earlier would not find the cancellation request.
     context.services.agents.notifier.notify(task_id)
     return go_to(f"{PAGE}/{task_id}")
 
@@ -122,12 +123,15 @@ def start_task(context: PageContext, deployment_id: UUID) -> Response:
 
 
 def _send(context: PageContext, deployment_id: UUID, task_id: UUID | None) -> UUID:
-    """Send the message of the form as an A2A client that polls and activates no extension; return the task's id."""
+    """Send the message of the form. Return the task's id.
+
+    The console acts as an A2A client that polls and activates no extension.
+    """
     agents = context.services.agents
     known = agents.directory.get(deployment_id)
     agent = known.agent
     scope = authorize(context.caller, agent)
-    # The console activates none. If the agent requires one, the user reads which.
+    # The console activates no extension. If the agent requires extensions, the error names them.
     require_extensions(known.declared, ())
     message = Message(
         message_id=str(new_id()),
@@ -135,10 +139,10 @@ def _send(context: PageContext, deployment_id: UUID, task_id: UUID | None) -> UU
         role=MessageRole.USER,
         parts=(Part(text=require(context.form, "message")),),
     )
-    # A scripted error is raised before the message is accepted, so no task is left behind.
+    # Raise a scripted error before the message is accepted, so that no task is left behind.
     agents.script_errors.check(agent.choose_behavior(None), message)
     request = SendMessageRequest(
-        # No thread waits for the agent: the page polls the timeline.
+        # No thread waits for the agent, because the page polls the timeline.
         message=message,
         configuration=SendMessageConfiguration(return_immediately=True),
     )
