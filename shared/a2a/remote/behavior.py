@@ -1,8 +1,9 @@
 """The behavior that forwards messages to the deployment's own server, and writes its updates into our log.
 
-deliver (`delivery.py`) → follow (`task_polling.py`), if the response's stream ended early or there was none. A worker
-that takes over a turn continues from the log and the turn's row, and repeats nothing. If a turn ends before the agent
-has, its task at the agent is canceled (`cancellation.py`).
+The behavior first delivers the message (`delivery.py`). If there is no stream, or the stream ends before the task is
+settled, the behavior then polls the agent's task (`task_polling.py`). A worker that takes over a turn continues from
+the log and the turn's row, and repeats no update. If a turn ends before the agent's task, the behavior cancels the
+agent's task (`cancellation.py`).
 """
 
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ CARD_POLL_SECONDS = 1.0
 
 
 class RemoteBehavior:
-    """Answers each message by the deployment's own server."""
+    """Forwards each message to the deployment's own server, and yields the server's reply."""
 
     def __init__(
         self, database: Database, files: StoredFiles, linked: LinkedFiles, settings: Settings
@@ -49,7 +50,7 @@ class RemoteBehavior:
         )
 
     def run(self, turn: Turn) -> Iterator[Update]:
-        """Yield the agent's updates. Ends without an update if the turn is canceled or another worker's."""
+        """Yield the agent's updates, until the turn is settled, is canceled, or is leased by another worker."""
         try:
             sent, endpoint = self._open(turn)
             remote = self._remote(turn, sent, endpoint)
@@ -60,12 +61,12 @@ class RemoteBehavior:
         except (Stopped, TurnGone):
             return
         finally:
-            # At once and not by the sweep: the agent should not work on for a client that has left.
+            # Cancel now and not in the sweep, so that the agent does not continue to work for a canceled turn.
             if turn.is_cancelled():
                 self._cancellation.cancel_turn(turn.id)
 
     def _open(self, turn: Turn) -> tuple[SentTurn, Endpoint]:
-        """Return the turn's row and the agent's endpoint, waiting for the first read of its card."""
+        """Return the turn's row and the agent's endpoint. Wait until the agent's card was read for the first time."""
         cancellation = TurnCancellation(turn)
         for _ in range(round(CARD_SECONDS / CARD_POLL_SECONDS)):
             if cancellation.is_set():  # checked before the turn is marked as sent

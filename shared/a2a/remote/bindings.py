@@ -1,7 +1,7 @@
-"""The common part of the two bindings of the protocol, without I/O: building requests and reading results.
+"""The common interface of the protocol's two bindings. A binding builds requests and reads results, without I/O.
 
-Both return the same JSON: a task, a page of tasks, or a `StreamResponse`. An error has the protocol's reason, if the
-agent named one, and the HTTP status that it has in the HTTP+JSON binding.
+Both bindings return the same JSON: a task, a page of tasks, or a `StreamResponse`. An error has the protocol's reason
+if the agent named a reason. It has the HTTP status that the HTTP+JSON binding defines for the error.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from shared.a2a.exact_json import render
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
-# Says that nothing was done, unlike the other statuses from 500 on.
+# After this status the agent has certainly done nothing, unlike after the other statuses from 500 on.
 NOT_IMPLEMENTED = 501
 LISTED_TASKS = 50
 HISTORY_LENGTH = 100
-"""How many messages of a task are requested: enough to contain all since the last request."""
+"""The number of messages of a task to request. It is large enough for all messages since the last request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Call:
 
     @classmethod
     def post(cls, url: str, document: Mapping[str, Any], *, is_stream: bool = False) -> Self:
-        """Return a POST request; numbers in the document keep the form in which they were written."""
+        """Return a POST request with a JSON document as its body. Numbers in the document keep all their digits."""
         body = render(dict(document)).encode()
         return cls(method="POST", url=url, body=body, accepts=EVENTS if is_stream else JSON)
 
@@ -62,16 +62,16 @@ class AgentBinding(Protocol):
     """Builds requests and reads results in one binding."""
 
     def send(self, request: Mapping[str, Any]) -> Call:
-        """Return the request that sends a message, for a response at once."""
+        """Return the HTTP request that sends a message and asks for one complete response, not a stream."""
 
     def stream(self, request: Mapping[str, Any]) -> Call:
-        """Return the request that sends a message, for a streamed response."""
+        """Return the HTTP request that sends a message and asks for a stream of events."""
 
     def get(self, task_id: str) -> Call:
-        """Return the request for a task."""
+        """Return the HTTP request that reads a task."""
 
     def list_tasks(self, context_id: str) -> Call:
-        """Return the request for the newest tasks of a context."""
+        """Return the HTTP request that lists the newest tasks of a context."""
 
     def subscribe(self, task_id: str) -> Call:
         """Return the request that subscribes to a task."""
@@ -83,7 +83,7 @@ class AgentBinding(Protocol):
         """Return the result in a response or an event. Raises ErrorResponse."""
 
     def read_error(self, status: int, document: Any) -> ErrorResponse:
-        """Return the error of a response with an error status; `document` is None if it is not JSON."""
+        """Return the error of a response with an error status. `document` is None if the response is not JSON."""
 
 
 def reason_of(details: Any) -> str | None:
@@ -91,5 +91,5 @@ def reason_of(details: Any) -> str | None:
     if not isinstance(details, list):
         return None
     reasons = (detail.get("reason") for detail in details if isinstance(detail, dict))
-    # Bounded, because the text comes from another server and reaches the client.
+    # Limit the length, because the text comes from another server and the client reads it.
     return next((reason[:64] for reason in reasons if isinstance(reason, str)), None)

@@ -1,12 +1,12 @@
-"""Cancel tasks at remote agents after their turns have ended here: canceled, too long, revoked or given up.
+"""Cancel tasks at remote agents after their turns were canceled here or have failed.
 
-The worker that runs a turn cancels at once. A sweep cancels for workers that died, and retries if the agent could not
-be reached. If a message may have been received but no task of the agent contains it yet, the sweep searches again for
-some minutes. The agent's response changes nothing here: our task has its state.
+The worker that runs a turn cancels the agent's task at once. A sweep cancels the tasks of workers that died, and
+retries if the agent could not be reached. If the agent may have received the message but lists no task with it yet, the
+sweep repeats the search for some minutes. The agent's response does not change our task, which has already ended.
 
-A sweep contacts a few agents at once and each turn once; if more is due than a batch, organizations take turns. Agents
-that do not respond are skipped for a while, so they cost a sweep seconds instead of the time of all others. The other
-ended turns are closed in batches, by one statement each.
+A sweep contacts a few agents at the same time, and handles each turn once. Turns are selected round robin among
+organizations. Agents that do not respond are skipped for a while, so that they do not delay the other agents. Ended
+turns without a task to cancel are closed in batches, by one statement for each batch.
 """
 
 import time
@@ -36,10 +36,10 @@ log = get_logger(__name__)
 
 CANCEL_SECONDS = 5.0
 SWEEP_SECONDS = 10.0
-# Small: each turn of a batch may take the whole time limit of a request.
+# The batch is small, because each of its turns may take the whole time limit of a request.
 BATCH_SIZE = 8
 THREADS = 4
-"""Agents that one worker process contacts at once."""
+"""The number of agents that one worker process contacts at the same time."""
 CLOSED_AT_ONCE = 1000
 SEARCH_SECONDS = 180
 """After a turn's end: an agent may list a message's task only once it has begun to work."""
@@ -50,16 +50,16 @@ UNRESPONSIVE_SECONDS = 60.0
 
 
 class RemoteCancellation:
-    """Cancels tasks at agents from this process; only one thread at a time sweeps."""
+    """Cancels tasks at agents from this process. Only one thread at a time may call `sweep`."""
 
     def __init__(self, database: Database, connector: AgentConnector) -> None:
         self._database = database
         self._connector = connector
         self._unresponsive_until: dict[UUID, float] = {}
-        """Deployments with agents that did not respond to a sweep, and the end of their pause."""
+        """The deployments whose agents did not respond to a sweep, with the time until which sweeps skip them."""
 
     def cancel_turn(self, turn_id: UUID) -> None:
-        """Cancel the agent's task of a turn if the turn was canceled; otherwise do nothing."""
+        """Cancel the agent's task of a turn if the turn was canceled or has failed. Otherwise do nothing."""
         for row in self._read([turn_id]):
             try:
                 is_done = self._ask(row)
@@ -88,7 +88,7 @@ class RemoteCancellation:
     def _find(self, tried: set[UUID]) -> list[UUID]:
         """Return turns that this sweep has not tried, except those of unresponsive agents.
 
-        Turns older than `RETRY_SECONDS` are included anyway: they are closed without contacting the agent.
+        Turns older than `RETRY_SECONDS` are always included, because they are closed without contacting the agent.
         """
         now = time.monotonic()
         self._unresponsive_until = {
@@ -137,7 +137,7 @@ class RemoteCancellation:
         """Cancel the agent's task. Return whether the turn can be closed. Raises DomainError."""
         with self._database.autocommit() as session:
             endpoint = find_endpoint(session, row.deployment_id)
-        # Without an address there is no server left to cancel at.
+        # The endpoint was deleted or has no address yet, so there is no server at which to cancel: close the turn.
         if endpoint is None or endpoint.binding is None:
             return True
         connection = self._connector.connect(endpoint)
@@ -193,8 +193,8 @@ _DUE = f"""
     AND ({_IS_OLD} OR tasks.deployment_id <> ALL (CAST(:silent AS uuid[])))
 """
 _OLDEST = text(f"SELECT sent.turn_id {_DUE} ORDER BY sent.created_at LIMIT :limit")
-# Any turn of an organization, so one of its agents does not delay its others. Few are open and ended, so sorting at
-# random is cheap.
+# Selects random turns of each organization, so that one agent does not delay the organization's other agents. Few turns
+# are both open and ended, so a random order is cheap.
 _FAIR = text(
     f"""
 SELECT due.turn_id FROM (

@@ -1,9 +1,9 @@
 """HTTP connections to agents' servers, with the headers that authenticate a request and attribute it.
 
-Each request obeys the egress policy (`shared/egress`) and is aborted when its turn is canceled. A stream is bounded by
-the silence between two bytes, by its size and by the time limit of a turn. A thread that reads cannot be interrupted,
-so one thread of the process checks which turns were canceled and which exchanges took too long, and shuts their
-sockets.
+Each request obeys the egress policy (`shared/egress`) and is aborted when its turn is canceled. A stream has a limit
+for the silence between two bytes, a size limit, and the time limit of a turn. A thread that reads from a socket cannot
+be interrupted. So another thread of the process checks all exchanges, and shuts down the sockets of canceled turns and
+of exchanges that take too long.
 """
 
 import contextlib
@@ -41,14 +41,14 @@ IDLE_SECONDS = 45.0
 """A stream that is silent for this long is given up; servers send a comment every 15 seconds."""
 ASK_SECONDS = 30.0
 MAXIMUM_EVENT_BYTES = 16 << 20
-# An error needs no more, and a hostile server may send any amount.
+# The limit for the body of an error: an error needs no more, and a hostile server may send any amount.
 REFUSAL_BYTES = 64 << 10
 OK = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Open:
-    """An exchange under way, and whether it must be aborted."""
+    """A request in progress, with its deadline and a function that returns whether it must be aborted."""
 
     deadline: Deadline
     is_unwanted: Callable[[], bool]
@@ -63,10 +63,10 @@ def _check_exchanges(exchanges: Sequence[_Open]) -> None:
 
 
 class Exchanges:
-    """The exchanges of this process with agents; the thread starts with the first."""
+    """The running requests of this process to agents. The thread that checks these requests starts with the first."""
 
     def __init__(self, policy: EgressPolicy, *, maximum_bytes: int) -> None:
-        """Accept at most `maximum_bytes` in one response or stream."""
+        """Create the exchanges of a process. One response or stream may have at most `maximum_bytes`."""
         self.policy = policy
         self.maximum_bytes = maximum_bytes
         self.open = InFlight({"remote-agents": _check_exchanges}, pause_seconds=POLL_SECONDS)
@@ -84,7 +84,7 @@ class AgentConnection:
         is_unwanted: Callable[[], bool],
         stream_seconds: float,
     ) -> None:
-        """Create a connection; `headers` is called for each request, because it returns tokens that expire."""
+        """Create a connection. `headers` is called for each request, because its tokens expire."""
         self._exchanges = exchanges
         self._headers = headers
         self._is_unwanted = is_unwanted
@@ -108,9 +108,10 @@ class AgentConnection:
         headers: Mapping[str, str] | None = None,
         is_unwanted: Callable[[], bool] | None = None,
     ) -> Iterator[Iterator[Any]]:
-        """Return the results of a call as they arrive; the only result, if the server does not stream.
+        """Yield an iterator over the results of a call, in the order of their arrival.
 
-        Raises what `ask` raises, also while results are read.
+        If the server does not stream, the iterator has one result. Raises the errors of `ask`, also while the caller
+        reads results.
         """
         unwanted = is_unwanted or self._is_unwanted
         with self._exchange(call, self._stream_seconds, idle_seconds, headers or {}, unwanted) as reply:
@@ -135,7 +136,7 @@ class AgentConnection:
             sent["Content-Type"] = "application/json"
         if (present := traceparent()) is not None:
             sent[HEADER] = present  # requests of the agent to this service join the trace
-        # After all headers are known: the endpoint's own header may contain line breaks.
+        # Check the headers when all are known, because the endpoint's credential may contain line breaks.
         check_headers(sent)
         policy = self._exchanges.policy
         target = parse_url(call.url, policy, with_secrets=True)
@@ -161,7 +162,7 @@ class AgentConnection:
         parser = SseParser(max_event_bytes=MAXIMUM_EVENT_BYTES)
         for piece in reply.arriving(self._exchanges.maximum_bytes):
             for event in parser.feed(piece):
-                # Servers send empty events to keep the connection open.
+                # Skip empty events, which servers send to keep the connection open.
                 if event.data.strip():
                     yield self.binding.result(read_document(event.data))
 
@@ -188,7 +189,7 @@ def _never() -> bool:
 
 
 class AgentConnector:
-    """Creates connections to agents' servers for a process; safe to share between threads."""
+    """Creates connections to agents' servers for a process. Threads may share it."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._settings = settings
@@ -197,11 +198,11 @@ class AgentConnector:
         self._exchanges = Exchanges(EgressPolicy.of(settings), maximum_bytes=settings.a2a_remote_answer_bytes)
 
     def connect(self, endpoint: Endpoint) -> AgentConnection:
-        """Return a connection for the service itself, on behalf of no caller. Raises EndpointMissing."""
+        """Return a connection for requests of the service itself, without an attribution. Raises EndpointMissing."""
         return self._connect(endpoint, lambda: self._headers(endpoint, None, ()), _never)
 
     def connect_for(self, endpoint: Endpoint, turn: Turn) -> AgentConnection:
-        """Return a connection for a turn. Raises EndpointMissing."""
+        """Return a connection for requests of a turn, with the turn's attribution. Raises EndpointMissing."""
 
         def headers() -> Mapping[str, str]:
             return self._headers(endpoint, turn.attribution, turn.active_extensions)
@@ -225,7 +226,7 @@ class AgentConnector:
     def _headers(
         self, endpoint: Endpoint, attribution: Attribution | None, extensions: Collection[str]
     ) -> Mapping[str, str]:
-        # Minted for each request: a token is valid for a few minutes, a turn may run for longer.
+        # Mint a token for each request, because a token is valid for a few minutes and a turn may run for longer.
         token = mint_request_token(self._keys, self._settings, endpoint.deployment_id)
         headers = {
             **endpoint.credential_headers(self._encryption),
@@ -241,7 +242,7 @@ class AgentConnector:
 
 
 def binding_of(endpoint: Endpoint) -> AgentBinding:
-    """Return the binding of an endpoint. Raises EndpointMissing until its card has been read."""
+    """Return the binding of an endpoint. Raises EndpointMissing if the agent's card has not been read yet."""
     if endpoint.interface_url is None:
         raise EndpointMissing
     if endpoint.binding is Binding.JSONRPC:

@@ -1,9 +1,10 @@
 """Deliver a turn's message to its agent: once, as far as that can be known.
 
-`sent_at` is stored before the request leaves, so a worker that takes over knows that it may have arrived; opening a new
-turn stores it already. As long as the request has not left, or the agent responds that it is busy, the message is sent
-again after growing pauses. If the connection breaks later, or the agent fails, the message may have been received. Then
-the agent's tasks are searched for our message id, and only if it is in none of them, twice, it is sent again.
+`sent_at` is stored before the request leaves, so a worker that takes over knows that the message may have arrived. For
+a new turn, the statement that opens the turn stores `sent_at`. If the request cannot leave, or the agent responds that
+it is busy, the message is sent again after growing pauses. If the connection breaks later, or the agent fails, the
+message may have been received. Then the worker searches the agent's tasks for our message id. If two searches do not
+find the message, it is sent again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,15 +25,15 @@ from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 
-# Bounds duplicates at an agent that loses messages.
+# Limits the duplicates at an agent that does not list messages that it has received.
 MAXIMUM_SENDS = 3
 SEARCH_PAUSE_SECONDS = 2.0
-"""Between two searches of the agent's tasks, which may not list a message that just arrived."""
+"""The pause between two searches, because the agent may not list a message immediately after its arrival."""
 _CANNOT_LIST = frozenset({400, 404, 405, 501})
 
 
 def deliver(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
-    """Send the message to the agent; yield the updates of the response until its stream ends.
+    """Send the message to the agent, and yield the updates of the response until the response ends.
 
     Raises AgentUnreachable, AgentRefused, AgentForgot, ReceiptUncertain, ResponseInvalid, ResponseTooLarge, Stopped.
     """
@@ -50,7 +51,7 @@ def deliver(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
 
 
 def _send(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
-    """Send the message, with retries as long as the agent cannot have received it."""
+    """Send the message. Retry only if the agent certainly has not received the message."""
     retries = RetryBudget(remote, remote.limits.retry_seconds)
     while True:
         remote.mark_sent()
@@ -72,7 +73,7 @@ def _send(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
             if not error.is_busy:
                 raise agent_refused(error) from error
             reason, at_least = str(error.status), error.retry_after_seconds
-        # The agent cannot have the message: a worker that takes over must not search for it.
+        # The agent certainly has not received the message, so a worker that takes over must not search for it.
         remote.rows.mark_unsent(remote.turn)
         retries.pause(reason, at_least_seconds=at_least)
 
@@ -81,7 +82,7 @@ def _send_once(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
     request, binding = _request(remote, is_answered_at_once=not endpoint.streams), remote.connection.binding
     call = binding.stream(request) if endpoint.streams else binding.send(request)
     idle_seconds = IDLE_SECONDS if endpoint.streams else remote.limits.silence_seconds
-    # An agent that knows the header accepts the message once.
+    # If the agent supports this header, it accepts the message once, even if it is sent again.
     key = {"Idempotency-Key": str(remote.turn.id)}
     failpoints.hit("remote.marked")
     with remote.connection.stream(call, idle_seconds=idle_seconds, headers=key) as results:
@@ -93,7 +94,7 @@ def _send_once(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
 
 
 def _request(remote: RemoteTurn, *, is_answered_at_once: bool) -> Mapping[str, Any]:
-    """Return the request with ids for the agent: its own for task and context, ours for the message."""
+    """Return the request body. The task id and context id are those at the agent; the message id is derived here."""
     turn = remote.turn
     message = turn.message.model_copy(
         update={
@@ -116,7 +117,7 @@ def _request(remote: RemoteTurn, *, is_answered_at_once: bool) -> Mapping[str, A
 
 
 def _find(remote: RemoteTurn, endpoint: Endpoint) -> Task | None:
-    """Return the agent's task of a message that may have been received, or None if it was not."""
+    """Return the agent's task that contains the message, or None if the agent has not received the message."""
     retries = RetryBudget(remote, remote.limits.silence_seconds)
     searches = 0
     while True:
@@ -124,7 +125,7 @@ def _find(remote: RemoteTurn, endpoint: Endpoint) -> Task | None:
             found = _search(remote)
         except ErrorResponse as error:
             if not (error.is_busy or error.is_broken):
-                # The administrator accepts duplicates rather than failed messages.
+                # The agent cannot list its tasks. The administrator accepts duplicates (`resends`), so send again.
                 if endpoint.resends:
                     return None
                 raise _search_failed(remote, error) from error
@@ -156,5 +157,5 @@ def _search_failed(remote: RemoteTurn, error: ErrorResponse) -> Exception:
 
 
 def agent_refused(error: ErrorResponse) -> AgentRefused:
-    """Return the error for a refusal, with the protocol's reason and none of the agent's own text."""
+    """Return the error for a refusal. Its text has the protocol's reason, and no text of the agent."""
     return AgentRefused(f"The agent refused the message ({error.reason or error.status}).")

@@ -1,8 +1,9 @@
-"""Endpoints: the A2A server that a deployment runs elsewhere, and how messages are sent to it.
+"""Endpoints: the address, the credential and the options for the A2A server of a deployment.
 
-Setting an endpoint makes forwarding the deployment's default behavior; deleting it ends that. Replacing an endpoint
-replaces its credential too, because a caller that cannot read the credential must not have it sent to another address.
-The agent's card is stored beside it (`cards/card_refresh.py`).
+If an administrator sets an endpoint, the remote behavior becomes the deployment's default behavior. If the endpoint is
+deleted, the remote behavior is deleted too. A new endpoint needs its credential again: otherwise a caller that cannot
+read the credential could send it to another address. The agent's card is stored in the same row
+(`cards/card_refresh.py`).
 """
 
 from collections.abc import Mapping
@@ -66,7 +67,7 @@ class ReadCards(Job):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """A header that the agent's server, or a proxy before it, requires besides ours."""
+    """An additional header that the agent's server, or a proxy in front of the server, requires."""
 
     header: str
     value: str = field(repr=False)
@@ -74,7 +75,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointDraft:
-    """The values for an endpoint; `interface_override` replaces the address in the card."""
+    """The values for an endpoint. `interface_override` replaces the address for messages in the card."""
 
     url: str
     card_url: str | None = None
@@ -85,10 +86,11 @@ class EndpointDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where messages to a deployment are sent.
+    """The server to which messages of a deployment are sent.
 
-    `binding` and `interface_url` are None until the card was read, `has_list_tasks` is None while unknown. `resends`
-    means that a message that may have arrived may be sent again.
+    `binding` and `interface_url` are None until the card was read. `has_list_tasks` is None if the service does not
+    know whether the agent lists its tasks. `resends` means that the service may send a message again that the agent may
+    have received.
     """
 
     deployment_id: UUID
@@ -143,16 +145,16 @@ def find_endpoint(session: Session, deployment_id: UUID) -> Endpoint | None:
 def put_endpoint(
     session: Session, settings: Settings, *, actor: Actor, deployment_id: UUID, draft: EndpointDraft
 ) -> ShownEndpoint:
-    """Set or replace the endpoint of a deployment; its card is read soon.
+    """Set or replace the endpoint of a deployment. A worker then reads the agent's card.
 
     Raises SchemeRefused, UrlRefused, AddressRefused, ValidationFailed, BehaviorNameTaken.
     """
     organization_id = authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     values = _values(settings, draft)
-    # Before the endpoint: it locks the deployment, which serializes two administrators.
+    # Install the behavior before the endpoint is written: this locks the deployment, which serializes administrators.
     install_remote_behavior(session, deployment_id)
     before = find_endpoint(session, deployment_id)
-    # Another address may be another agent: forget what the card said.
+    # Another address may belong to another agent, so delete the values of the old card.
     if before is None or any(values[name] != getattr(before, name) for name in _WHERE):
         values |= _NOTHING_READ
     values |= {"etag": None, "problem": None, "checked_at": None, "next_check_at": func.now()}
@@ -163,7 +165,7 @@ def put_endpoint(
         .on_conflict_do_update(index_elements=[_table.deployment_id], set_=values)
     )
     record(session, actor, "endpoint.set", deployment_id, organization_id=organization_id, url=values["url"])
-    # Messages wait for the card, so it is read at once and not by the next sweep.
+    # Enqueue a job that reads the card at once, because messages wait for the card.
     session.enqueue(ReadCards())
     return _get(session, deployment_id)
 
@@ -175,7 +177,7 @@ def get_endpoint(session: Session, *, actor: Actor, deployment_id: UUID) -> Show
 
 
 def remove_endpoint(session: Session, *, actor: Actor, deployment_id: UUID) -> None:
-    """Delete the endpoint of a deployment; another behavior becomes the default.
+    """Delete the endpoint of a deployment and its remote behavior. Another behavior becomes the default.
 
     Running turns fail when their workers check their leases (`agent_turns/leases.py`). The agent is not notified,
     because its address is gone.
@@ -209,7 +211,7 @@ def _values(settings: Settings, draft: EndpointDraft) -> dict[str, Any]:
 
 
 def _check_credential(credential: Credential) -> None:
-    # Otherwise the credential would replace the request token or a header of the protocol.
+    # Refuse headers of this service: the credential would replace the request token or a header of the protocol.
     if credential.header.lower() in OUR_HEADERS:
         raise _wrong("credential.header", "is a header that the service sets itself")
     try:
@@ -221,7 +223,7 @@ def _check_credential(credential: Credential) -> None:
 
 
 def endpoint_of(row: Any) -> Endpoint:
-    """Return the endpoint of a row that contains its columns."""
+    """Return the endpoint in a row that has the columns `ENDPOINT_COLUMNS`."""
     sealed = row.credential_encrypted
     return Endpoint(
         **{

@@ -1,4 +1,4 @@
-"""Why a remote agent could not answer a message; the client reads the docstring of the error."""
+"""The errors of messages that a remote agent could not answer. Clients read the docstrings of these errors."""
 
 from shared.errors import DomainError, Kind
 

@@ -15,19 +15,19 @@ class HttpJson:
         self._tenant = {} if tenant is None else {"tenant": tenant}
 
     def send(self, request: Mapping[str, Any]) -> Call:
-        """Return the request that sends a message, for a response at once."""
+        """Return the HTTP request that sends a message and asks for one complete response, not a stream."""
         return self._post("/message:send", {**self._tenant, **request})
 
     def stream(self, request: Mapping[str, Any]) -> Call:
-        """Return the request that sends a message, for a streamed response."""
+        """Return the HTTP request that sends a message and asks for a stream of events."""
         return self._post("/message:stream", {**self._tenant, **request}, is_stream=True)
 
     def get(self, task_id: str) -> Call:
-        """Return the request for a task."""
+        """Return the HTTP request that reads a task."""
         return self._get(_task(task_id), historyLength=HISTORY_LENGTH)
 
     def list_tasks(self, context_id: str) -> Call:
-        """Return the request for the newest tasks of a context."""
+        """Return the HTTP request that lists the newest tasks of a context."""
         return self._get("/tasks", contextId=context_id, pageSize=LISTED_TASKS, historyLength=HISTORY_LENGTH)
 
     def subscribe(self, task_id: str) -> Call:
@@ -62,5 +62,5 @@ class HttpJson:
 
 
 def _task(task_id: str) -> str:
-    # A slash in a foreign id must not start another path segment.
+    # Quote the id, because a slash in the agent's id must not start another path segment.
     return f"/tasks/{quote(task_id, safe='')}"

@@ -32,19 +32,19 @@ class JsonRpc:
         self._tenant = {} if tenant is None else {"tenant": tenant}
 
     def send(self, request: Mapping[str, Any]) -> Call:
-        """Return the request that sends a message, for a response at once."""
+        """Return the HTTP request that sends a message and asks for one complete response, not a stream."""
         return self._call("SendMessage", request)
 
     def stream(self, request: Mapping[str, Any]) -> Call:
-        """Return the request that sends a message, for a streamed response."""
+        """Return the HTTP request that sends a message and asks for a stream of events."""
         return self._call("SendStreamingMessage", request, is_stream=True)
 
     def get(self, task_id: str) -> Call:
-        """Return the request for a task."""
+        """Return the HTTP request that reads a task."""
         return self._call("GetTask", {"id": task_id, "historyLength": HISTORY_LENGTH})
 
     def list_tasks(self, context_id: str) -> Call:
-        """Return the request for the newest tasks of a context."""
+        """Return the HTTP request that lists the newest tasks of a context."""
         wanted = {"contextId": context_id, "pageSize": LISTED_TASKS, "historyLength": HISTORY_LENGTH}
         return self._call("ListTasks", wanted)
 
@@ -67,7 +67,7 @@ class JsonRpc:
         return document["result"]
 
     def read_error(self, status: int, document: Any) -> ErrorResponse:
-        """Return the error of a response; most have the status 200."""
+        """Return the error of a response. Most JSON-RPC errors have the HTTP status 200."""
         error = document.get("error") if isinstance(document, dict) else None
         if not isinstance(error, dict):
             return ErrorResponse(status)

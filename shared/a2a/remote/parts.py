@@ -1,7 +1,7 @@
-"""Which parts of an agent's artifact become files: bytes always, text and data if they are large.
+"""Store parts of an agent's artifact as files: bytes always, and text and data if they are large.
 
-The same content of a task is one file, however often it is read. So a worker that continues after another's death finds
-the file that was stored before (`stored_files.py`).
+If a worker reads the same content of a task again, the content is still stored once. So a worker that takes over a turn
+finds the files of the earlier worker (`stored_files.py`).
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _BINARY = "application/octet-stream"
 
 
 def inline_bytes(parts: Sequence[Part]) -> int:
-    """Return the bytes that parts contain themselves."""
+    """Return the number of bytes that parts contain themselves, without the files to which they link."""
     return sum(len(_content(part)) for part in parts)
 
 
@@ -33,13 +33,13 @@ class PartFiles:
         self._files = files
         self._linked = linked
         self._addresses: dict[str, str] = {}
-        # The file's identity uses the task's id instead of the turn's: a later turn of the task reads the same
-        # artifacts again.
+        # Derive the file's id from the task's id and not from the turn's id, because a later turn of the task reads the
+        # same artifacts again.
         self._turn = replace(turn, id=turn.task_id)
         self.inline_limit_bytes = inline_limit_bytes
 
     def without_bytes(self, artifact: Artifact) -> Artifact:
-        """Return the artifact with files in place of bytes, and without secrets in links to our files."""
+        """Return the artifact with files instead of bytes, and without secrets in its links to our files."""
         if all(part.raw is None and part.url is None for part in artifact.parts):
             return artifact
         chosen = [part.raw is not None for part in artifact.parts]
@@ -47,7 +47,7 @@ class PartFiles:
         return self._with_files(referenced, chosen)
 
     def shrunk(self, artifact: Artifact) -> Artifact:
-        """Return the artifact with files in place of all content."""
+        """Return the artifact with files instead of all its content."""
         return self._with_files(artifact, [part.url is None for part in artifact.parts])
 
     def _with_files(self, artifact: Artifact, chosen: Sequence[bool]) -> Artifact:
@@ -59,7 +59,7 @@ class PartFiles:
         ]
         if not any(chosen) or len(parts) > 1 or not parts[0].metadata:
             return artifact.model_copy(update={"parts": tuple(parts)})
-        # An artifact that is one file has that file's metadata.
+        # If the artifact consists of one file, it gets the metadata of this file.
         metadata = {**parts[0].metadata, **(artifact.metadata or {})}
         added = (uri for uri in parts[0].metadata if uri in self._turn.active_extensions)
         extensions = tuple(dict.fromkeys((*artifact.extensions, *added)))
@@ -68,10 +68,10 @@ class PartFiles:
         )
 
     def _with_reference(self, part: Part) -> Part:
-        """Add a reference to a file that the agent stored itself; readers get their own links."""
+        """Add a reference to a file of this service to which a part links. Return the part with the plain address."""
         if part.url is None:
             return part
-        # Each address is resolved once for a turn, because an artifact is read at each poll.
+        # Resolve each address once for a turn, because the worker reads the artifact at each poll.
         if part.url not in self._addresses:
             address = self._linked.refer_to(self._turn.caller, self._turn.task_id, part.url)
             self._addresses[part.url] = address or part.url

@@ -1,8 +1,9 @@
-"""Keep our log of a task equal to the agent's task: by its events, and by the complete task after an interruption.
+"""Keep our log of a task equal to the agent's task, by the agent's events or by a comparison of the whole task.
 
-`theirs` is an artifact as the agent has it, `ours` as our log has it. Both are compared as joined texts, regardless of
-their pieces. Additions of the agent are appended, changes replace the artifact, and nothing is written twice. Text that
-is too large for an event is held until it is complete, and then stored as a file.
+`theirs` is an artifact at the agent, and `ours` is the same artifact in our log. The texts of both are joined before
+the comparison, because the agent may split them in another way. Additions of the agent are appended, changes replace
+the artifact, and no update is written twice. Text that is too large for an event is buffered until it is complete, and
+then stored as a file.
 """
 
 import time
@@ -35,7 +36,7 @@ QUESTION_SECONDS = 10.0
 class Logged:
     """The content of our log for a task.
 
-    `message_ids` are those of the agent's messages; `has_questions` means that the agent has asked for input before.
+    `message_ids` are the ids of the agent's messages. `has_questions` means that the agent has asked for input before.
     """
 
     state: TaskState = TaskState.SUBMITTED
@@ -46,7 +47,7 @@ class Logged:
 
 @dataclass(slots=True)
 class _TrackedArtifact:
-    """An artifact: the agent's pieces and those in our log, which are equal while `is_in_sync`."""
+    """An artifact: the pieces at the agent, and the pieces in our log. Both are equal while `is_in_sync` is True."""
 
     theirs: list[Artifact] = field(default_factory=list)
     ours: list[Artifact] = field(default_factory=list)
@@ -58,23 +59,23 @@ class LogCopy:
     """Turns events and tasks of an agent into the updates that our log lacks."""
 
     def __init__(self, files: PartFiles, logged: Logged, *, message_id: str) -> None:
-        """Start from the log; `message_id` is the agent's id of the message that it answers."""
+        """Create a copy of our log. `message_id` is the id at the agent of the message that the agent answers."""
         self._files = files
         self._message_id = message_id
         self._known_message_ids = set(logged.message_ids)
-        # The agent's task may still show an earlier question until it has read the reply.
+        # Until the agent has read the reply, its task may still show the earlier question: ignore it for a while.
         self._trusts_question_at = time.monotonic() + (QUESTION_SECONDS if logged.has_questions else 0.0)
         self._state = logged.state
         self._tracked = {artifact.artifact_id: _logged(artifact) for artifact in logged.artifacts}
         self.is_settled = False
         self.updates = 0
-        """How many updates were yielded; it grows with the agent's progress."""
+        """The number of yielded updates, which shows whether the agent makes progress."""
 
     def apply_status(self, event: TaskStatusUpdateEvent) -> Iterator[Update]:
         """Yield the updates of a status event."""
         if event.status.state is TaskState.SUBMITTED and event.status.message is None:
             return  # our own log has a SUBMITTED status for each message
-        # No event may follow the status, so held artifacts come first.
+        # No event may follow a settling status, so yield the buffered artifacts first.
         if event.status.state.is_settled:
             yield from self._flush_artifacts()
         yield self._status(event.status, event)
@@ -105,7 +106,7 @@ class LogCopy:
             yield from self._align(tracked, is_final=True)
 
     def reconcile(self, task: Task) -> Iterator[Update]:
-        """Yield what the agent's task has and our log lacks: messages, artifacts, status."""
+        """Yield the updates for messages, artifacts and a status of the agent's task that are not in our log."""
         for message in _since(task, self._message_id):
             if message.role is MessageRole.AGENT and message.message_id not in self._known_message_ids:
                 status = TaskStatus(state=TaskState.WORKING, message=message)
@@ -125,7 +126,7 @@ class LogCopy:
             return False  # our own log has a SUBMITTED status for each message
         if status.message is not None:
             is_known = status.message.message_id in self._known_message_ids
-            # A known message may be repeated by the status that ends the task.
+            # A known message is no news, but the status that ends the task may repeat a known message.
             return not is_known or status.state.is_terminal
         if status.state.is_interrupted and time.monotonic() < self._trusts_question_at:
             return False
@@ -143,7 +144,7 @@ class LogCopy:
         )
 
     def _flush_artifacts(self) -> Iterator[Update]:
-        """Yield the artifacts that were held back; no event follows."""
+        """Yield the buffered artifacts, because the agent sends no further event for them."""
         for tracked in self._tracked.values():
             if not tracked.is_in_sync:
                 yield from self._align(tracked, is_final=True)
@@ -181,19 +182,19 @@ def _logged(artifact: Artifact) -> _TrackedArtifact:
 
 
 def _since(task: Task, message_id: str) -> Sequence[Message]:
-    """Return the messages of a task after one of ours; none if ours is not in its history."""
+    """Return the messages of a task after our message, or no message if the history does not contain our message."""
     places = [place for place, update in enumerate(task.history) if update.message_id == message_id]
     return task.history[places[-1] + 1 :] if places else ()
 
 
 def _normal(pieces: Sequence[Artifact]) -> Artifact:
-    """Return pieces as one artifact, with texts joined that continue each other, also within a piece."""
+    """Join pieces of an artifact. Text parts that continue each other are joined too, also within one piece."""
     single = [piece.model_copy(update={"parts": (part,)}) for piece in pieces for part in piece.parts]
     return join(single)
 
 
 def _difference(ours: Artifact | None, theirs: Artifact, *, is_final: bool) -> ArtifactProduced | None:
-    """Return the update that makes ours equal to theirs; None if there is none, or theirs is older."""
+    """Return the update that makes `ours` equal to `theirs`. Return None if both are equal or `theirs` is older."""
     if ours is None:
         return ArtifactProduced(artifact=theirs, last_chunk=is_final)
     if not _says(ours, theirs):
@@ -210,7 +211,7 @@ def _difference(ours: Artifact | None, theirs: Artifact, *, is_final: bool) -> A
 
 
 def _says(ours: Artifact, theirs: Artifact) -> bool:
-    """Return whether our log has the name, description and metadata of theirs."""
+    """Return whether `ours` has the name, the description and the metadata of `theirs`."""
     known = ours.metadata or {}
     return (
         (theirs.name is None or theirs.name == ours.name)
@@ -220,7 +221,7 @@ def _says(ours: Artifact, theirs: Artifact) -> bool:
 
 
 def _rest(ours: Sequence[Part], theirs: Sequence[Part]) -> tuple[Part, ...] | None:
-    """Return the parts of theirs that follow ours; None if theirs does not begin with ours."""
+    """Return the parts of `theirs` that follow the parts of `ours`, or None if `theirs` does not begin with `ours`."""
     if len(ours) > len(theirs):
         return None
     *before, last = ours

@@ -1,6 +1,7 @@
-"""One turn of a remote agent: its connection and limits, and how the agent's events become updates of our log.
+"""One turn of a remote agent: its connection, its limits, and the conversion of the agent's events into updates.
 
-The agent's first response binds its task to the turn, before any of it is written. Ids in later responses are ignored.
+The first response of the agent has the id of the agent's task. This id is stored for the turn before an update of the
+task is written. Ids in later responses are ignored.
 """
 
 import time
@@ -38,7 +39,7 @@ class RemoteLimits:
 
 
 class RemoteTurn:
-    """A turn, the connection to its agent, and the progress of both."""
+    """A turn, the connection to its agent, and the state of the exchange with the agent."""
 
     def __init__(
         self,
@@ -70,9 +71,10 @@ class RemoteTurn:
     def mark_sent(self) -> None:
         """Store that the message is about to be sent.
 
-        Raises Stopped without having stored it, TurnGone, ServiceUnavailable.
+        If the turn was asked to end, store that the message was not sent, and raise Stopped. Raises TurnGone,
+        ServiceUnavailable.
         """
-        # Opening the turn has marked it: the first attempt needs no further statement.
+        # The statement that opened the turn may have marked it. Then the first attempt needs no further statement.
         is_marked, self._is_marked = self._is_marked, False
         if self.cancellation.is_set():
             # The message did not leave, so a later worker must not search for it at the agent.
@@ -99,7 +101,7 @@ class RemoteTurn:
                 event.message, has_task=self.remote_task_id is not None or bool(self.copy.updates)
             )
             return
-        # Bound before its updates are written: a worker that takes over must find the task.
+        # Bind the task before its updates are written, so that a worker that takes over finds the task.
         if self.remote_task_id is None:
             named = ids_of(event)
             if named is None:
@@ -110,7 +112,7 @@ class RemoteTurn:
             yield update
 
     def reconcile(self, task: Task) -> Iterator[Update]:
-        """Yield the updates that our log lacks of the agent's task. Raises ResponseTooLarge, Stopped."""
+        """Yield the updates of the agent's task that are not in our log. Raises ResponseTooLarge, Stopped."""
         for update in self.copy.reconcile(task):
             self._throttle()
             yield update
@@ -135,7 +137,7 @@ class RemoteTurn:
         raise ResponseInvalid
 
     def _throttle(self) -> None:
-        """Limit the rate of updates; unread events wait in the agent's connection meanwhile."""
+        """Limit the rate of updates. During a pause, unread events wait in the connection to the agent."""
         if self.copy.updates > MAXIMUM_UPDATES:
             raise ResponseTooLarge
         seconds = self._rate_limit.seconds_to_wait()
@@ -144,7 +146,7 @@ class RemoteTurn:
 
 
 class RetryBudget:
-    """Pauses between attempts that grow, within a total time."""
+    """Growing pauses between the attempts of one request, within a total time."""
 
     def __init__(self, remote: RemoteTurn, seconds: float) -> None:
         self._remote = remote
@@ -156,14 +158,14 @@ class RetryBudget:
         self._failures += 1
         seconds = backoff_seconds(self._failures, first=FIRST_PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS)
         seconds = max(jittered(seconds), at_least_seconds or 0.0)
-        # Fail now if the pause would exceed the total: waiting for it could not help.
+        # If the pause would exceed the total time, fail now, because no attempt could follow the pause.
         if time.monotonic() + seconds > self._deadline:
             raise AgentUnreachable(f"The agent could not be reached ({reason}).")
         self._remote.pause(seconds)
 
 
 class _RateLimit:
-    """A rate limit: a burst of one second's updates, then evenly spaced."""
+    """A rate limit. It allows a burst of one second's updates; further updates are evenly spaced."""
 
     def __init__(self, per_second: int) -> None:
         self._per_second = per_second

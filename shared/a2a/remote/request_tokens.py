@@ -1,8 +1,8 @@
-"""Request tokens: the `Authorization` header that proves to a deployment's own server who sends a request.
+"""Request tokens: the `Authorization` header proves to a deployment's server that this service sends the request.
 
-A compact JWS with its own type, bound to one deployment by its audience and minted for each request. Servers verify it
-with the published keys (`/.well-known/jwks.json`). It is signed with the key of attributions; the type distinguishes
-the two.
+A request token is a compact JWS for one deployment (its audience) and is minted for each request. Servers verify a
+token with the published keys (`/.well-known/jwks.json`). Attributions are signed with the same key, so the header `typ`
+distinguishes a request token from an attribution.
 """
 
 from uuid import UUID, uuid4

@@ -1,7 +1,6 @@
-"""Parse what an agent's server sends: JSON of the protocol, of bounded depth, with numbers kept as written.
+"""Parse the responses of an agent's server: JSON of the protocol, of limited depth. Numbers keep all their digits.
 
-Lenient where nothing depends on it: an event may lack its ids, because only those of the first event are used.
-References to tasks of other clients are removed.
+An event may lack its ids, because only the ids of the first event are used. References to other tasks are removed.
 """
 
 import re
@@ -15,9 +14,9 @@ from shared.a2a.remote.errors import ResponseInvalid
 from shared.a2a.types import Message, MessageRole, StreamResponse, Task
 from shared.a2a.wire import A2A
 
-# Deeper documents would exhaust the stack when they are written again.
+# Limits the depth of a document, because a deeper document would exhaust the stack when it is written again.
 MAXIMUM_DEPTH = 64
-# The models require ids; this stands for those that an event lacks.
+# The models require ids, so this value replaces an id that an event lacks.
 _ABSENT = "-"
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _EVENTS = ("statusUpdate", "artifactUpdate", "status_update", "artifact_update")
@@ -59,7 +58,7 @@ def read_tasks(result: Any) -> list[Task]:
 
 
 def ids_of(event: StreamResponse) -> tuple[str, str | None] | None:
-    """Return the task id of an event and its context id, if it has them."""
+    """Return the task id and the context id of an event, or None if the event has no task id."""
     if event.task is not None:
         return event.task.id, event.task.context_id or None
     update = event.status_update or event.artifact_update
@@ -69,7 +68,7 @@ def ids_of(event: StreamResponse) -> tuple[str, str | None] | None:
 
 
 def agents_message(message: Message) -> Message:
-    """Return a message with the agent's role, without references to tasks that its reader does not know."""
+    """Return a message with the agent's role and without references to tasks that exist only at the agent."""
     return message.model_copy(update={"role": MessageRole.AGENT, "reference_task_ids": ()})
 
 
@@ -97,7 +96,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 def _is_storable(value: Any) -> bool:
-    """Return whether no text contains half of a surrogate pair, which PostgreSQL cannot store."""
+    """Return whether PostgreSQL can store a value: no text in the value contains half of a surrogate pair."""
     if isinstance(value, dict):
         return all(_is_storable(name) and _is_storable(member) for name, member in value.items())
     if isinstance(value, list):

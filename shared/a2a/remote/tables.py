@@ -1,11 +1,12 @@
 """The tables of endpoints and of turns that were sent to them, mirrored by migrations 0026 and 0030.
 
-`deployment_endpoints`: `interface_url` and the columns after it come from the agent's last card, null until it was
-read. `card` is stored as it was read, and stays if a later read fails.
+`deployment_endpoints`: `interface_url` and the following columns come from the agent's last card, and are null until a
+card was read. `card` is the unchanged document, and stays if a later read fails.
 
 `remote_turns`: `sent_at` is written before the message leaves, and reset if it did not leave. `remote_task_id` is the
-agent's task, known from its first response, and `remote_context_id` its context. A turn is open until nothing is left
-to do about the agent's task. `updates_seen` is the number of updates when its last worker died.
+id of the agent's task, known from the first response. `remote_context_id` is the context of the agent's task. A turn is
+open until the agent's task has ended or needs no cancellation. `updates_seen` is the turn's number of updates at the
+last death of a worker.
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,7 @@
-"""Follow an agent's task to its end by polling it; a subscription only triggers an earlier poll.
+"""Poll an agent's task until it is settled. Events of a subscription only trigger an earlier poll.
 
-Servers repeat events to late subscribers, and some keep a stream alive for ever after a restart. So each poll compares
-the complete task with our log, regardless of the stream. A task without progress for too long fails.
+Servers repeat events to late subscribers, and some servers keep a stream open for ever after a restart. So the content
+of events is not used: each poll compares the complete task with our log. A task without progress for too long fails.
 """
 
 import threading
@@ -49,12 +49,12 @@ def follow(remote: RemoteTurn, *, streams: bool) -> Iterator[Update]:
                 raise AgentSilent
             longest = SUBSCRIBED_POLL_SECONDS if subscription.is_subscribed else LONGEST_POLL_SECONDS
             subscription.wait(longest if subscription.is_subscribed else pause_seconds)
-            # Poll less and less often while nothing changes.
+            # Increase the pause after each poll without a change.
             pause_seconds = min(longest, pause_seconds * 1.5)
 
 
 def _get(remote: RemoteTurn) -> Task:
-    """Return the agent's task; retry while the agent is unavailable, up to the time limit for silence."""
+    """Return the agent's task. If the agent is unavailable, retry up to the time limit for silence."""
     retries = RetryBudget(remote, remote.limits.silence_seconds)
     misses = 0
     while True:
@@ -64,7 +64,7 @@ def _get(remote: RemoteTurn) -> Task:
             )
         except ErrorResponse as refused:
             misses += not (refused.is_busy or refused.is_broken)
-            # One refusal may come from a server that is just starting; several in all end the turn.
+            # A server that is just starting may refuse one request, so only several refusals end the turn.
             if misses >= MAX_MISSES:
                 raise (AgentForgot() if refused.status == NOT_FOUND else agent_refused(refused)) from refused
             retries.pause(refused.reason or refused.status, at_least_seconds=refused.retry_after_seconds)
@@ -74,7 +74,7 @@ def _get(remote: RemoteTurn) -> Task:
 
 
 class _Subscription:
-    """A subscription in its own thread, which triggers polls; its events are not used."""
+    """A subscription to the agent's task, in its own thread. An event triggers a poll; its content is not used."""
 
     def __init__(self, remote: RemoteTurn, *, is_used: bool) -> None:
         self._remote = remote
@@ -92,7 +92,7 @@ class _Subscription:
         self._thread.stop()
 
     def wait(self, seconds: float) -> None:
-        """Wait until the task may have changed, at least `MIN_POLL_SECONDS`. Raises Stopped."""
+        """Wait until the task may have changed, from `MIN_POLL_SECONDS` up to `seconds`. Raises Stopped."""
         self._remote.pause(MIN_POLL_SECONDS)
         until = time.monotonic() + seconds - MIN_POLL_SECONDS
         while not self._changed.is_set() and time.monotonic() < until:

@@ -9,7 +9,7 @@ from shared.a2a.types import Task
 
 
 def message_id_of(turn_id: UUID) -> str:
-    """Return the id of a turn's message at the agent; it is the same each time the message is sent."""
+    """Return the id of a turn's message at the agent. The id is the same each time the message is sent."""
     return str(uuid5(turn_id, "message"))
 
 
@@ -23,8 +23,8 @@ def find_received(
 ) -> Task | None:
     """Return the agent's task with this message in its history, or None.
 
-    Raises ErrorResponse, also if the agent's tasks have no or an incomplete history, so that the result is unknown;
-    ResponseInvalid, ResponseTooLarge and EgressError.
+    If a task of the agent has no history or an incomplete history, the result is unknown: raises ErrorResponse. Raises
+    ErrorResponse, ResponseInvalid, ResponseTooLarge and EgressError if the agent cannot be asked.
     """
     binding = connection.binding
     if earlier_task_id is not None:

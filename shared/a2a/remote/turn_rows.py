@@ -1,8 +1,8 @@
-"""The rows of turns that were sent to remote agents: whether they were sent, the agent's task, our log's state.
+"""The rows of turns that were sent to remote agents: when the message was sent, and the agent's task.
 
-Each statement checks the turn's lease: a worker that lost it gets `TurnGone` and sends nothing. The one uncertain state
-is a row with `sent_at` and without a task: its message may have been received. The statement that opens a turn reads
-all of this with the endpoint, and marks a new turn as sent.
+Each statement checks the turn's lease. A worker that has lost the lease gets `TurnGone` and sends nothing. If a row has
+`sent_at` but no agent's task, the agent may have received the message. One statement opens a turn: it reads the row,
+the endpoint and the state of our log, and marks a new turn as sent.
 """
 
 from collections.abc import Iterator
@@ -22,22 +22,22 @@ from shared.db.statements import Prepared
 from shared.runtime.retry import retry
 
 _CONTEXTS = UUID("1c7b6a52-7d5e-4f0a-9d53-0f6f6e3b8a11")
-# Bounds the read of a long task; older messages of the agent would only be repeated.
+# Limits the messages that are read of a long task. Messages of the agent beyond this limit may be written twice.
 MAXIMUM_MESSAGES = 1000
 
 
 class TurnGone(Exception):
-    """The turn is another worker's, or has ended: stop, and send nothing."""
+    """Another worker has the turn, or the turn has ended. Stop and send nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentTurn:
-    """A turn's row as a worker finds it.
+    """The state of a turn when a worker opens it.
 
-    `endpoint` is that of the turn's deployment, or None. `was_sent` means that an earlier worker may have sent the
-    message, `is_marked` that this worker marked it as sent just now. `earlier_task_id` is the agent's task that this
-    turn continues. `context_id` is the context at the agent. `quiet_seconds` have passed since the agent's last
-    progress.
+    `endpoint` is the endpoint of the turn's deployment, or None. `was_sent` means that an earlier worker may have sent
+    the message. `is_marked` means that the current worker has just marked the message as sent. `earlier_task_id` is the
+    agent's task that this turn continues. `context_id` is the context at the agent. `quiet_seconds` is the time since
+    the agent's last progress.
     """
 
     endpoint: Endpoint | None
@@ -51,13 +51,13 @@ class SentTurn:
 
 
 class SentTurns:
-    """The rows of sent turns. Each statement can be repeated, and is while the database is unavailable."""
+    """The rows of sent turns. Each statement is safe to repeat, and is repeated if the database is unavailable."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def open(self, turn: Turn) -> SentTurn:
-        """Return the state of a turn; mark a new one as sent if its endpoint is known.
+        """Return the state of a turn. If the turn is new and its endpoint is known, mark the turn as sent.
 
         Raises TurnGone, ServiceUnavailable.
         """
@@ -88,7 +88,7 @@ class SentTurns:
         self._write(turn, _MARK_UNSENT)
 
     def bind(self, turn: Turn, remote_task_id: str, remote_context_id: str | None) -> None:
-        """Store which of the agent's tasks belongs to the turn, before any of it is written.
+        """Store which of the agent's tasks belongs to the turn. Call this before an update of that task is written.
 
         Raises TurnGone, ServiceUnavailable.
         """
@@ -106,8 +106,8 @@ class SentTurns:
 
 
 def context_id_of(row: Any) -> str:
-    """Return the context id for the agent, unique to the caller: two callers may choose the same id."""
-    # Derived and not stored, so each worker computes the same id.
+    """Return the context id for the agent. It is derived from the caller too: two callers may choose the same id."""
+    # The id is derived and not stored: each worker computes the same id.
     scope = f"{row.deployment_id}/{row.caller_id}/{row.principal_id}/{row.context_id}"
     return str(uuid5(_CONTEXTS, scope))
 
@@ -118,7 +118,7 @@ def _key(turn: Turn) -> dict[str, Any]:
 
 def _read_log(session: Session, turn: Turn, row: Any) -> Logged:
     state = TaskState(row.state)
-    # A new task has no events, so two statements are saved.
+    # A new task has no events, so skip the two statements that read them.
     if not row.last_sequence:
         return Logged(state=state)
     message_ids = tuple(_messages(session, turn))
@@ -144,7 +144,7 @@ SELECT message FROM task_messages WHERE task_id = %(task_id)s ORDER BY number DE
 _LOCKED = """
 SELECT id, task_id FROM task_turns WHERE id = %(turn_id)s AND lease_id = %(lease_id)s FOR SHARE
 """
-# All parts of the statement see the same snapshot: `mine` is the row that an earlier worker left.
+# All parts of the statement see the database before the insert, so `mine` is the row of an earlier worker.
 _OPEN = Prepared(
     f"""
 WITH held AS MATERIALIZED ({_LOCKED}), marked AS (

@@ -1,6 +1,6 @@
 """List the tasks of an organization's agents for administrators: their states, without any content.
 
-The content is read at the agent, with the same permission (`agents/directory.py`).
+Administrators read the content through the agent's own API, with the same permission (`agents/directory.py`).
 """
 
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def list_organization_tasks(
 
     Raises PermissionDenied, ResourceNotFound, and ValidationFailed for an invalid cursor.
     """
-    # The operator's command line lists tasks like all resources; it never reads their content.
+    # The operator's command line may list tasks without a permission, because it never reads their content.
     if actor.caller.executor.kind is not ExecutorKind.OPERATOR:
         authorize_administration(actor, Permission.TASK_READ, organization_id)
     require_organization(session, organization_id)
@@ -77,19 +77,20 @@ def _newest(
 ) -> Select[Any]:
     """Return a query that can use an index.
 
-    A deployment's index lacks the state; an organization's begins with it, so all states are merged.
+    The index of a deployment's tasks does not contain the state. The index of an organization's tasks begins with the
+    state, so for an organization the query merges one page of each state.
     """
     if state is not None or deployment_id is not None:
         filtered = statement if state is None else statement.where(tasks.c.state == state.value)
         return LAST_CHANGED_FIRST.order(filtered).limit(count)
     states = func.unnest(cast([each.value for each in TaskState], ARRAY(Text)))
     each = states.table_valued("state").render_derived("states")
-    # A page of each state is enough: the page of all states is among them.
+    # One page of each state is enough, because the page over all states has only rows of these pages.
     of_state = LAST_CHANGED_FIRST.order(statement.where(tasks.c.state == each.c.state)).limit(count).lateral()
     merged = select(of_state).select_from(each.join(of_state, true()))
     return merged.order_by(of_state.c.status_at.desc(), of_state.c.id.desc()).limit(count)
 
 
 def read_listed(row: Row[Any]) -> ListedTask:
-    """Return the task of a row with the list's columns."""
+    """Return the task in a row that has the columns of the list."""
     return ListedTask(**{**row._asdict(), "state": TaskState(row.state)})

@@ -1,7 +1,7 @@
-"""Fold artifact events into artifacts: at each read while the task runs, and stored once when it ends.
+"""Fold artifact events into artifacts: at each read while the task runs, and once when the task ends.
 
-Appended text continues the text part before it, so an artifact that was streamed in pieces reads as one part. Other
-parts are added as they are.
+An appended text part continues the text part before it, so an artifact that was streamed in pieces has one text part.
+Other parts are added unchanged.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ ORDER BY sequence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """The artifacts of a task after the event with this number."""
+    """The artifacts of a task, folded from all events up to the number `sequence`."""
 
     artifacts: Sequence[Artifact] = ()
     sequence: int = 0
@@ -35,7 +35,7 @@ NOTHING_FOLDED = Folded()
 def read_artifact_events(
     session: Session, task_id: UUID, *, after_sequence: int = 0, up_to_sequence: int = _LAST
 ) -> Iterator[Mapping[str, Any]]:
-    """Return the artifact events of a task in order, optionally only those between two events."""
+    """Return the artifact events of a task in order, after `after_sequence` and up to `up_to_sequence`."""
     values = {"task_id": task_id, "after": after_sequence, "up_to": up_to_sequence}
     return (parse(row.event) for row in session.fetch_all(_EVENTS, values))
 
@@ -57,7 +57,7 @@ def fold(events: Iterable[Mapping[str, Any]], *, onto: Sequence[Artifact] = ()) 
 
 
 def join(pieces: Sequence[Artifact]) -> Artifact:
-    """Return the pieces of an artifact as one; the last name, description and metadata win."""
+    """Join the pieces of an artifact. If pieces differ in name, description or metadata, the last piece wins."""
     if len(pieces) == 1:
         return pieces[0]
     described: dict[str, Any] = {}
@@ -80,7 +80,7 @@ def _joined(pieces: Sequence[Artifact]) -> tuple[Part, ...]:
     texts: list[str] = []
     for piece in pieces:
         first, *rest = piece.parts
-        # Only the first part can continue a text: within a piece the agent has separated the parts itself.
+        # Only the first part of a piece can continue a text: the agent itself separated the parts within a piece.
         if joined and _continues(joined[-1], first):
             texts.append(first.text or "")
         else:
@@ -98,7 +98,7 @@ def _continues(before: Part, part: Part) -> bool:
         before.text is not None
         and part.text is not None
         and before.media_type == part.media_type
-        # Parts with metadata or names are meant as separate parts.
+        # The agent means parts with metadata or names as separate parts, so do not join them.
         and not (before.metadata or part.metadata or before.filename or part.filename)
     )
 

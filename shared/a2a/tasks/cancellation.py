@@ -1,7 +1,7 @@
-"""Cancel a task: at once for its readers, and within half a second for the worker that runs it.
+"""Cancel a task. Readers see this at once, and the worker of the task stops within half a second.
 
-The lease is taken from the worker, which notices at its next write or heartbeat; no later update reaches the task.
-Artifacts are folded before the task is locked, because an agent may have written thousands of events.
+The cancellation ends the worker's lease. The worker notices this at its next write or heartbeat, and writes no later
+update. Artifacts are folded before the task is locked, because an agent may have written thousands of events.
 """
 
 from uuid import UUID
@@ -23,13 +23,13 @@ def cancel_task(session: Session, scope: Scope, task_id: UUID) -> Task:
     if before is None:
         raise TaskNotFound
     folded = Folded(artifacts=before.task.artifacts, sequence=before.sequence)
-    # Events written since the snapshot are folded by `record`, under the lock.
+    # `record` folds the events that were written since the snapshot, under the lock.
     task = find_and_lock_task(session, task_id)
     if task is None:
         raise TaskNotFound
     if task.state.is_terminal:
         raise TaskNotCancelable
-    # No turn writes this update, so all turns of the task end the same way.
+    # No turn writes this update (`own` is None), so all turns of the task end as canceled.
     ending = Ending(own=None, others=TurnOutcome.CANCELED)
     record(session, task, [StatusChanged(state=TaskState.CANCELED)], ending=ending, folded=folded)
     snapshot = find_snapshot(session, scope, task_id)

@@ -1,4 +1,4 @@
-"""A turn under a worker's lease: the updates of its agent, and which of them are in the log."""
+"""The state of a turn under a worker's lease: which updates of its agent are in the log, and which are buffered."""
 
 import math
 import threading
@@ -9,18 +9,18 @@ from shared.a2a.agent_turns.updates import Turn, Update
 
 
 class TurnLost(Exception):
-    """The worker has lost the turn: it was canceled, has ended, or has a new lease. Stop and write nothing."""
+    """The worker has lost the turn: the turn was canceled, has ended, or has a new lease. Stop and write nothing."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ClaimedTurn:
-    """A turn under this worker's lease, with its updates that are not in the log yet.
+    """A turn under this worker's lease, with the updates that are not in the log yet.
 
-    `written` counts the turn's updates in the log. `to_skip` counts those of them that an earlier attempt wrote and
-    this one has not repeated yet. `pending` are not written yet; `unconfirmed` are the first of them while the result
-    of a write is unknown. `interrupted` is the update that failed with ServiceUnavailable and is about to be
-    repeated. `refusal` is the error of an update that cannot be written; it fails the turn. The thread that writes
-    holds `lock`.
+    `written` counts the turn's updates in the log. `to_skip` counts the updates that an earlier attempt wrote and that
+    the current attempt has not repeated yet. `pending` contains the updates that are not written yet. While the result
+    of a write is unknown, `unconfirmed` contains the updates of that write, which are the first of `pending`.
+    `interrupted` is the update whose `append` raised ServiceUnavailable, so that the caller repeats the call. `refusal`
+    is the error of an update that cannot be written; this error fails the turn. A thread holds `lock` while it writes.
     """
 
     turn: Turn

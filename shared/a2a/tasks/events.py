@@ -1,9 +1,9 @@
-"""Write the events of a task: one row an event, numbered in the order in which all readers see them.
+"""Write the events of a task. Each event is one row, and its number is its place in the order that all readers see.
 
-The one rule here: a change of a task locks its row first, in every flow before any other row of the task. So events are
-numbered without gaps, and a status never overtakes the artifact it followed. `record` locks the row itself, in one
-statement with all that it writes (`sql/record_updates.sql`); callers that decide by the task's state lock the row
-before. No event follows a terminal state: `log.py` and other callers check that before they write.
+A change of a task must lock the task's row before any other row of the task. So events are numbered without gaps, and
+a status never overtakes an earlier artifact. `record` locks the row in the same statement that writes the events
+(`sql/record_updates.sql`). A caller that decides by the task's state locks the row before this decision. No event
+follows a terminal state: `log.py` and other callers check the state before they write.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ from shared.a2a.types import Message, TaskState
 from shared.a2a.wire import render_instant
 from shared.db.database import Session
 
-# The database sets the time under the row's lock, so the order of times is the order of events.
+# The database sets the time of an event under the lock of the task's row, so times and events have the same order.
 _CLOCK = uuid4().hex
 """Placeholder in a status for the time that the database writes; random, so that no client can send it."""
 
@@ -43,16 +43,17 @@ class TaskKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedTask(TaskKey):
-    """A task's row as read by the transaction that locked it."""
+    """A task with its state, read by the transaction that has locked its row."""
 
     state: TaskState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """The turn that writes: its lease, the number of its updates in the log, and whether its task has artifacts.
+    """The turn that writes updates, with its lease and the number of its updates in the log.
 
-    `written` is None if the updates are the service's own and not the agent's; they are not counted then.
+    `written` is None if this service makes the updates and not the agent. Such updates are not counted. `has_artifacts`
+    is False if the task certainly has no artifact.
     """
 
     turn_id: UUID
@@ -73,10 +74,10 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How the turns of a task end with an update.
+    """The outcomes with which turns of a task end when an update is written.
 
-    `own` is the outcome of the writing turn, `others` that of the task's other turns; if `own` is None, all of them end
-    with `others`, and if `others` is None, the others continue.
+    `own` is the outcome of the turn that writes the update. `others` is the outcome of the task's other turns. If `own`
+    is None, all turns end with `others`. If `others` is None, the other turns continue.
     """
 
     own: TurnOutcome | None
@@ -102,15 +103,16 @@ SELECT * FROM record_updates(
     p_others => %(others)s, p_is_posted => %(is_posted)s
 )
 """
-# An argument is evaluated before the function begins, and the setting ends with the transaction.
+# An argument is evaluated before the function begins, so the timeout applies to the function's lock. The setting ends
+# with the transaction.
 _UNLESS_LOCKED = f"(SELECT %(task)s::uuid FROM set_config('lock_timeout', '{LOCK_TIMEOUT_MS}ms', true))"  # noqa: S608 (a constant)
 _RECORD_UNLESS_LOCKED = _RECORD.replace("%(task)s", _UNLESS_LOCKED)
 
 
 def find_and_lock_task(session: Session, task_id: UUID, *, skip_locked: bool = False) -> LockedTask | None:
-    """Return a task and lock its row until the transaction ends; None if there is no such task.
+    """Lock a task's row until the transaction ends, and return the task. Return None if the task does not exist.
 
-    With `skip_locked` it also returns None if another transaction holds the lock.
+    With `skip_locked`, also return None if another transaction holds the lock.
     """
     statement = _TASK.where(tasks.c.id == task_id).with_for_update(skip_locked=skip_locked)
     row = session.execute(statement).one_or_none()
@@ -129,13 +131,14 @@ def record(
     may_wait: bool = True,
     folded: Folded = NOTHING_FOLDED,
 ) -> Result:
-    """Write updates in order, and end the turn or all turns of the task with them.
+    """Write updates in order, and end the turns that `ending` names.
 
-    Call it in a transaction. With `may_post` false one statement suffices, and FOLLOWED is returned instead if a
-    subscriber must get the updates. Without updates, a task that its client does not see is set to `hidden_state`.
-    Raises LockTimeout if another transaction has locked the task: after the usual timeout, or with `may_wait` false
-    after `LOCK_TIMEOUT_MS`. A terminal state stores the artifacts that the events add up to; a caller that has locked
-    the task passes those it has `folded` before, to keep the lock short.
+    Call this function in a transaction. If `may_post` is False, the function needs one statement only; if a subscriber
+    must get the updates, it writes nothing and returns FOLLOWED. If `updates` is empty and the client does not see the
+    task, the task's state becomes `hidden_state`. Raises LockTimeout if another transaction keeps the task locked:
+    after the usual timeout, or if `may_wait` is False, after `LOCK_TIMEOUT_MS`. With a terminal state, the folded
+    artifacts are stored. A caller that has locked the task passes the artifacts that it has already `folded`, to keep
+    the lock short.
     """
     entries = [_entry(task, update) for update in updates]
     values = _task_values(task, updates, entries) | _turn_values(updates, writer, ending)
@@ -144,24 +147,24 @@ def record(
         stored: Iterable[Mapping[str, Any]] = ()
         if writer is None or writer.has_artifacts:
             stored = read_artifact_events(session, task.id, after_sequence=folded.sequence)
-        # Stored once with the last event: later reads need no events, which retention deletes.
+        # Store the artifacts with the last event, because retention deletes the events.
         values["artifacts"] = _fold_artifacts(stored, entries, folded)
     row = session.fetch_one(_RECORD if may_wait else _RECORD_UNLESS_LOCKED, values)
     assert row is not None  # noqa: S101 (the function always returns one row)
     result = Result(row.result)
     if result is Result.WRITTEN:
-        # In the same transaction: a subscriber gets exactly the updates that were committed.
+        # Enqueue in the same transaction, so that a subscriber gets exactly the updates that were committed.
         if row.is_followed:
             turn_id = writer.turn_id if writer is not None else None
             _post(session, task, entries, row.recorded_at, turn_id)
-        # The end of a turn made another one of the task ready.
+        # The turn has ended and the next turn of the task is ready, so wake the workers.
         if row.next_turn is not None:
             session.enqueue(AnswerTurn())
     return result
 
 
 def with_task_ids(message: Message, task: TaskKey) -> Message:
-    """Return the message with the ids of its task and context, replacing those it had."""
+    """Return a copy of the message that has the ids of this task and its context."""
     return message.model_copy(update={"task_id": str(task.id), "context_id": task.context_id})
 
 
@@ -190,7 +193,7 @@ def _entry(task: TaskKey, update: Update) -> _Entry:
 
 
 def _task_values(task: TaskKey, updates: Sequence[Update], entries: Sequence[_Entry]) -> dict[str, Any]:
-    """Return the values that update the task's row, and which of the new messages is the status's own."""
+    """Return the values for the task's row, among them which new message belongs to the task's status."""
     state, status_message, message_count = None, None, 0
     for update, entry in zip(updates, entries, strict=True):
         message_count += entry.message is not None
@@ -243,9 +246,10 @@ def _post(
     turn_id: UUID | None,
 ) -> None:
     """Enqueue the deliveries of updates to push subscribers, and to the distribution that sent the task's message."""
-    # `followers` are the events after this one in the batch: deliveries compute their number from the task's last.
+    # `followers` counts the events after this event in the batch. A delivery subtracts it from the number of the task's
+    # last event to get its own number.
     for followers, entry in zip(reversed(range(len(entries))), entries, strict=True):
-        # Subscribers must see the time that the database wrote.
+        # Subscribers must see the time that the database wrote, so replace the placeholder.
         if entry.kind == "status":
             entry.wire["statusUpdate"]["status"]["timestamp"] = render_instant(recorded_at)
         if entry.kind != "message":

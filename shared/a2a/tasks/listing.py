@@ -27,7 +27,7 @@ DEFAULT_HISTORY = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQuery:
-    """Which tasks to list, and how much of each."""
+    """The filters of a list, its page, and the amount of history and artifacts for each task."""
 
     context_id: str | None = None
     state: TaskState | None = None
@@ -51,7 +51,7 @@ def list_tasks(session: Session, scope: Readable, query: TaskQuery) -> ListTasks
         statement = statement.where(LAST_CHANGED_FIRST.after(*before))
     rows = session.execute(LAST_CHANGED_FIRST.order(statement).limit(query.page_size + 1)).all()
     page = rows[: query.page_size]
-    # A page of tasks with complete histories would be too large.
+    # A page of tasks with complete histories would be too large, so lists have a shorter default history.
     length = DEFAULT_HISTORY if query.history_length is None else query.history_length
     return ListTasksResponse(
         tasks=snapshots_of(session, page, history_length=length, with_artifacts=query.with_artifacts),
@@ -78,11 +78,11 @@ def make_token(row: Any) -> str:
 
 
 def parse_token(token: str) -> tuple[datetime, UUID] | None:
-    """Return the position that a token names, to compare rows with; None for an invalid token."""
+    """Return the position of a page token: the time and id of a task. Return None for an invalid token."""
     try:
         at, _, task_id = base64.urlsafe_b64decode(token.encode()).decode().partition(" ")
         read = datetime.fromisoformat(at)
-        # The database compares times with zones only.
+        # The database only compares times that have a time zone, so refuse a time without one.
         return None if read.tzinfo is None else (read, UUID(task_id))
     except ValueError:
         return None

@@ -1,11 +1,11 @@
-"""Write a task's log for a worker: start a leased turn, append its agent's updates, and end it.
+"""Write a task's log for a worker: start a leased turn, append the agent's updates, and end the turn.
 
-A turn runs under a lease (`agent_turns/leases.py`), which every write renews and checks. A worker that lost its lease
-(it expired, or the task was canceled or ended) gets `TurnLost` and writes nothing more. Updates that arrive within
-`BATCH_SECONDS` are written by one statement. An update that settles the task ends the turn in the same statement, so a
-crash cannot leave one without the other. `agent_turns/lost_turns.py` recovers the turns of dead workers.
+A turn runs under a lease (`agent_turns/leases.py`), which every write checks and renews. A worker loses its lease if
+the lease expires, or if the task is canceled or ends. Then the worker gets `TurnLost` and writes nothing more. Updates
+that arrive within `BATCH_SECONDS` are written by one statement. An update that settles the task ends the turn in the
+same statement, so a crash cannot separate the two. `agent_turns/lost_turns.py` recovers the turns of dead workers.
 
-Crash points, which `failpoints` names: after the claim, and before and after each append.
+`failpoints` has a crash point after the claim of a turn, and before and after each append.
 """
 
 import math
@@ -37,11 +37,11 @@ from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 
-# Clients read this as the message of a failed task, so it names no internals.
+# Clients read this text as the message of a failed task, so the text names no internals.
 NO_RESPONSE = "The agent returned no response."
 BATCH_SECONDS = 0.005
 """Updates that follow each other within this time are written by one statement."""
-# A chatty agent must not keep a transaction and its row lock open for long.
+# Limits a batch, so that an agent with many updates does not hold a transaction and its row lock for long.
 BATCH_LIMIT = 200
 
 
@@ -49,25 +49,26 @@ class TaskLog:
     """The log of all tasks, as the workers of this process write it."""
 
     def __init__(self, database: Database, notifier: TaskNotifier, links: FileLinks) -> None:
-        """Create the log; it notifies waiting readers and replaces file addresses of claimed messages by links."""
+        """Create the log. It wakes readers by `notifier`, and puts `links` to files into claimed messages."""
         self._database = database
         self._links = links
         self._notifier = notifier
         self._flusher = UpdateFlusher(self._write_in_background, after_seconds=BATCH_SECONDS)
 
     def begin(self, lease: Lease) -> ClaimedTurn | None:
-        """Return the claimed turn of a lease, or None after failing its task, if no behavior can answer it any more.
+        """Return the claimed turn of a lease.
 
-        The latter happens if the agent was disabled or its behavior was deleted. Raises TurnLost, ServiceUnavailable.
+        If the agent was disabled or its behavior was deleted, fail the task and return None. Raises TurnLost,
+        ServiceUnavailable.
         """
         failpoints.hit("turn.claimed")
         row = lease.row
-        # The task waited for its client, and this turn's message is the reply: it is submitted again.
+        # The task waited for its client, and this turn has the client's reply, so the task becomes SUBMITTED again.
         if TaskState(row.task_state).is_interrupted:
             self._resubmit(lease)
         try:
             turn = read_turn(self._database, self._links, row)
-        # The agent was disabled or the behavior deleted while the message waited: retrying cannot help.
+        # The agent was disabled or the behavior deleted while the message waited, so a retry cannot help.
         except DomainError as error:
             self._refuse(lease, error.detail)
             return None
@@ -75,8 +76,8 @@ class TaskLog:
             turn=turn,
             lease=lease,
             written=row.updates,
-            # Behaviors that replay repeat their updates from the first; drop those that are in the log. A behavior that
-            # reads the log continues after them.
+            # A behavior that replays yields its updates from the first, so skip the updates that are in the log. A
+            # behavior that reads the log yields only later updates, so skip none.
             to_skip=0 if turn.behavior.kind.reads_log else row.updates,
             has_artifacts=row.last_sequence > 0,
         )
@@ -84,11 +85,11 @@ class TaskLog:
     def append(self, claimed: ClaimedTurn, update: Update) -> None:
         """Append an update to the log, and end the turn if the update settles the task. Raises TurnLost.
 
-        An update that follows another within `BATCH_SECONDS` is buffered and written in the background, with all that
-        arrived by then; an update that settles the task is written at once. If ServiceUnavailable was raised, append
-        the same update again: updates that were written are not written twice.
+        An update that follows another update within `BATCH_SECONDS` is buffered, and a background thread writes the
+        buffered updates together. An update that settles the task is written at once. If this method raises
+        ServiceUnavailable, call it again with the same object: no update is written twice.
         """
-        # A replay: an earlier attempt has written this update.
+        # This is a replay and an earlier attempt has written the update, so skip it.
         if claimed.to_skip:
             claimed.to_skip -= 1
             return
@@ -97,7 +98,7 @@ class TaskLog:
             if claimed.is_settled:
                 raise TurnLost
             _raise_refusal(claimed)
-            # `retry` calls again with the same object after ServiceUnavailable: it must not be buffered twice.
+            # After ServiceUnavailable, `retry` calls again with the same update, which must not be buffered twice.
             is_repeated, claimed.interrupted = claimed.interrupted is update, None
             if is_repeated and not claimed.pending:
                 return  # the background thread has written it since
@@ -116,15 +117,15 @@ class TaskLog:
         failpoints.hit("turn.appended")
 
     def finish(self, claimed: ClaimedTurn) -> None:
-        """End a turn after its behavior has returned; complete the task unless it is settled.
+        """End a turn after its behavior has returned, and complete the task unless it is settled.
 
-        If the agent produced no update, the task fails with `NO_RESPONSE`, or the client that does not see a task yet
-        gets INVALID_AGENT_RESPONSE. Raises TurnLost.
+        If the agent produced no update, the task fails with `NO_RESPONSE`. If the client does not see the task yet, the
+        client gets INVALID_AGENT_RESPONSE instead. Raises TurnLost.
         """
         if claimed.is_settled:
             return
         _raise_refusal(claimed)
-        # Without any update there is nothing to complete: the agent has not answered.
+        # If there is no update, the agent has not answered, so the task must not be completed.
         if claimed.written or claimed.pending:
             self._end(claimed, StatusChanged(state=TaskState.COMPLETED), TurnOutcome.ANSWERED)
         else:
@@ -136,9 +137,9 @@ class TaskLog:
         self._end(claimed, failed, TurnOutcome.FAILED)
 
     def hand_back(self, claimed: ClaimedTurn, *, is_attempt: bool = True) -> None:
-        """Release a turn that this worker will not finish, after writing its buffered updates.
+        """Write the buffered updates of a turn, and release the turn for another worker.
 
-        With `is_attempt` it counts as an attempt, as if the worker had died.
+        If `is_attempt` is True, this counts as an attempt, like the death of a worker.
         """
         with claimed.lock:
             self._write_pending(claimed)
@@ -146,7 +147,7 @@ class TaskLog:
 
     def _end(self, claimed: ClaimedTurn, update: StatusChanged, outcome: TurnOutcome) -> None:
         with claimed.lock:
-            # A retry of this call finds its own update in the buffer.
+            # If this call is a retry, the buffer already contains the update: do not add it twice.
             if not claimed.pending or not settles(claimed.pending[-1]):
                 claimed.pending.append(update)
             self._write(claimed, outcome)
@@ -162,14 +163,15 @@ class TaskLog:
         self._notifier.notify(claimed.turn.task_id)
 
     def _write_in_background(self, claimed: ClaimedTurn) -> None:
-        """Write buffered updates, without waiting for a lock on the task's row.
+        """Write buffered updates without waiting for a lock on the task's row, in the background thread.
 
-        The thread serves all turns of the process. Raises ServiceUnavailable, LockTimeout.
+        The thread serves all turns of the process, so one locked task must not block it. Raises ServiceUnavailable,
+        LockTimeout.
         """
         self._write_pending(claimed, may_wait=False)
 
     def _write_pending(self, claimed: ClaimedTurn, *, may_wait: bool = True) -> None:
-        """Write buffered updates; an error of this turn alone is left to the turn's own thread.
+        """Write buffered updates. Errors of this turn alone are not raised here, but later in the turn's own thread.
 
         Raises ServiceUnavailable.
         """
@@ -177,7 +179,7 @@ class TaskLog:
             self._write(claimed, TurnOutcome.ANSWERED, may_wait=may_wait)
         except ServiceUnavailable:
             raise
-        # The turn's own thread finds out at its next update.
+        # Ignore the loss here: the turn's own thread gets TurnLost at its next update.
         except TurnLost:
             return
         except Exception as error:  # noqa: BLE001 (kept in `refusal`; it must not block the other turns)
@@ -186,14 +188,15 @@ class TaskLog:
     def _write(self, claimed: ClaimedTurn, outcome: TurnOutcome, *, may_wait: bool = True) -> None:
         """Write the buffered updates.
 
-        A batch with an unknown result, after ServiceUnavailable, is written first and unchanged, so that the database
-        can detect the repetition by its number of updates.
+        If an earlier write raised ServiceUnavailable, its result is unknown. Then the same batch is written first and
+        unchanged, so that the database can detect the repetition by the number of updates in the log.
         """
         is_news = bool(claimed.pending)
         while claimed.pending:
             claimed.unconfirmed = claimed.unconfirmed or tuple(claimed.pending)
             batch = claimed.unconfirmed
-            # A reply alone creates no visible task; after other updates it completes the task by a status.
+            # If a reply is the turn's only update, it stays a message. After other updates, write the reply as the
+            # status that completes the task.
             if isinstance(batch[-1], Replied) and (claimed.written or len(batch) > 1):
                 batch = (*batch[:-1], as_status(batch[-1]))
             try:
@@ -226,7 +229,7 @@ class TaskLog:
         """Write a batch by one statement, or in a transaction if the task has subscribers."""
         with self._database.autocommit() as session:
             result = _record(session, claimed, batch, outcome, may_post=False, may_wait=may_wait)
-        # Deliveries need a transaction; most tasks have no subscriber and save its round trips.
+        # Only deliveries to subscribers need a transaction. Most tasks have no subscriber, so try one statement first.
         if result is Result.FOLLOWED:
             with self._database.transaction() as session:
                 result = _record(session, claimed, batch, outcome, may_post=True, may_wait=may_wait)
@@ -253,9 +256,9 @@ class TaskLog:
 
 
 def _retry_one_by_one(claimed: ClaimedTurn, batch: Sequence[Update], error: Exception) -> None:
-    """Reduce a batch that cannot be written to its first update; raise the error for a batch of one.
+    """Reduce a batch that cannot be written to its first update. So the updates before the invalid one are written.
 
-    All updates before the invalid one are written that way.
+    If the batch has only one update, store the error as the turn's refusal and raise it.
     """
     if len(batch) > 1:
         claimed.unconfirmed = (batch[0],)
@@ -298,7 +301,10 @@ def _record(
 
 
 def _ending(update: Update | None, outcome: TurnOutcome) -> Ending | None:
-    """Return how an update ends its turn, or None. The end of a task drops its queued turns."""
+    """Return the outcomes of the task's turns after an update, or None if the update does not end its turn.
+
+    If the update ends the task, the task's queued turns are dropped.
+    """
     if update is not None and not settles(update):
         return None
     is_interruption = isinstance(update, StatusChanged) and update.state.is_interrupted

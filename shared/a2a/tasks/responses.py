@@ -1,7 +1,7 @@
-"""Wait for an agent's response: the complete response, or each event as it is written.
+"""Wait for an agent's response: for the complete response, or for each event when it is written.
 
-Between two reads no connection, transaction or thread is held if the caller waits on the watch's wake-up. A client that
-reconnects to any web process gets the same events in the same order.
+If the caller waits for the watch's wake-up, it holds no connection, transaction or thread between two reads. A client
+that reconnects to any web process gets the same events in the same order.
 """
 
 import time
@@ -22,7 +22,7 @@ from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 
-# Bounds the memory of a stream that reads a long log.
+# Limits the memory of a stream that reads a long log.
 EVENTS_PER_READ = 200
 MAX_OUTAGE_SECONDS = 30.0
 """How long a stream continues while the database is unavailable."""
@@ -30,7 +30,7 @@ MAX_OUTAGE_SECONDS = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """An event as streams send it, as JSON text, with its number in the task's log."""
+    """An event of a stream: its number in the task's log, its kind, and its JSON text."""
 
     sequence: int
     kind: str
@@ -64,7 +64,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnResponse:
-    """The response to a turn's message, a task or a message, and the number of its task's last event."""
+    """The response to a turn's message, and the number of the last event in the task's log."""
 
     body: SendMessageResponse
     sequence: int
@@ -101,10 +101,10 @@ def wait_for_response(
     wait_seconds: Callable[[], float],
     reads_first: bool,
 ) -> Generator[None, None, TurnResponse | None]:
-    """Yield None after each wait, until the turn is done; return its response, or None if `is_over()` first.
+    """Wait until the turn is done, and return its response. Yield None after each wait without a change.
 
-    Pass `reads_first` if the turn may be done already. A wait takes at most `wait_seconds()`. Raises
-    InvalidAgentResponse.
+    If `is_over()` is true before the turn is done, return None. Pass `reads_first` if the turn may be done already. A
+    wait takes at most `wait_seconds()`. Raises InvalidAgentResponse.
     """
     while True:
         if reads_first:
@@ -125,11 +125,11 @@ def follow(
     *,
     reads_first: bool,
 ) -> Iterator[Event | None]:
-    """Yield the watched task's events after a number, without end; yield None after a wait without an event.
+    """Yield the watched task's events after `after_sequence`, without end. Yield None after a wait without an event.
 
-    Pass `reads_first` if such events may have been written before the watch began, which the watch does not report. A
-    wait takes at most `wait_seconds()`. Raises ServiceUnavailable if the database stays unavailable for
-    `MAX_OUTAGE_SECONDS`.
+    Pass `reads_first` if such events may have been written before the watch began, because the watch does not report
+    these events. A wait takes at most `wait_seconds()`. Raises ServiceUnavailable if the database stays unavailable
+    for `MAX_OUTAGE_SECONDS`.
     """
     sequence, read_at = after_sequence, time.monotonic()
     if not reads_first and not watch.wait(wait_seconds()):
@@ -139,7 +139,8 @@ def follow(
             events = _read(database, watch.task_id, sequence)
             read_at = time.monotonic()
         except ServiceUnavailable:
-            # A stream outlasts a failover of the database: its client would only reconnect and ask again.
+            # Keep the stream open during a failover of the database: if the stream ended, its client would only
+            # reconnect and wait for the same events.
             if time.monotonic() - read_at > MAX_OUTAGE_SECONDS:
                 raise
             events = []

@@ -1,8 +1,8 @@
-"""Delete what has expired: events of tasks that ended, tasks unchanged for long, and old idempotency keys.
+"""Delete expired rows: events of tasks that ended, tasks without recent changes, and old idempotency keys.
 
-Events are deleted a day after their task's end; its artifacts, messages and status stay. The task is deleted
-`TASK_RETENTION_DAYS` after its last change, with its references to files. No content is read for this. A task may have
-gigabytes: a batch ends with the task that makes it large, and each statement deletes a bounded piece.
+Events are deleted one day after their task's end. The task's artifacts, messages and status stay. A task is deleted
+`TASK_RETENTION_DAYS` after its last change, with its references to files. The purge reads no content. A task may have
+gigabytes, so a batch ends when its tasks exceed a size limit, and each statement deletes a limited number of bytes.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,8 @@ PIECE_BYTES = 64 << 20
 """Bytes of JSON after which no further task joins a batch, and no further row a deleting statement."""
 EVENTS_KEPT = timedelta(days=1)
 
-# The length of a text is known without reading it. The whole batch is locked, but only its first tasks are returned.
+# The database knows the length of a text without reading the text. The query locks the whole batch, but returns only
+# the first tasks up to the size limit.
 _DUE = """
 WITH due AS MATERIALIZED (
     SELECT id, status_at, {bytes} AS bytes FROM tasks WHERE {condition}
@@ -81,7 +82,7 @@ def purge_tasks(database: Database, *, task_days: int, key_days: int) -> int:
     old = select(*key).where(send_operations.c.created_at < func.now() - timedelta(days=key_days))
     forget = delete(send_operations).where(tuple_(*key).in_(old.limit(bindparam("limit"))))
     run_in_batches(database, forget, size=BATCH_SIZE)
-    # Events before tasks: most of a task's bytes are gone when the task is deleted.
+    # Purge events before tasks: then most bytes of a task are already gone when the task is deleted.
     _drain(database, _purge_events)
     purged = _drain(database, partial(_purge_tasks, kept=timedelta(days=task_days)))
     SWEPT.labels("tasks").inc(purged)
@@ -89,7 +90,7 @@ def purge_tasks(database: Database, *, task_days: int, key_days: int) -> int:
 
 
 def _drain(database: Database, purge: Callable[[Session], int]) -> int:
-    """Purge batches until none is due; a batch of large tasks has few, so its size says nothing about the backlog."""
+    """Purge batches until no task is due. A short batch does not mean the end: a batch of large tasks is short too."""
 
     def batch() -> int:
         with database.transaction() as session:
@@ -111,7 +112,7 @@ def _purge_tasks(session: Session, *, kept: timedelta) -> int:
     ids = _take_due(session, _DUE_TASKS, kept)
     held = references.c.reference_id.in_([str(task_id) for task_id in ids])
     session.execute(delete(references).where(held, references.c.kind == ReferenceKind.TASK.value))
-    # Explicitly and not by ON DELETE CASCADE, which would delete gigabytes in one statement.
+    # Delete the content in pieces before the task: ON DELETE CASCADE would delete gigabytes in one statement.
     for content in (_EVENTS, _TURNS, _MESSAGES):
         _delete_pieces(session, content, ids)
     session.execute(delete(tasks).where(tasks.c.id.in_(ids)))
@@ -119,7 +120,7 @@ def _purge_tasks(session: Session, *, kept: timedelta) -> int:
 
 
 def _take_due(session: Session, due: Any, kept: timedelta) -> Sequence[UUID]:
-    """Lock the tasks that have been due for the longest, until they exceed `PIECE_BYTES` together."""
+    """Lock the tasks that have been due for the longest time. Return the first tasks, up to `PIECE_BYTES` in total."""
     values = {"kept": kept, "limit": BATCH_SIZE, "bytes": PIECE_BYTES}
     return session.execute(due, values).scalars().all()
 

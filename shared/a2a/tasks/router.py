@@ -1,7 +1,7 @@
-"""Routing of messages that no A2A client sent to an agent: those of schedules, and those that distributions received.
+"""Route messages of schedules and distributions to agents. No A2A client sends these messages.
 
-The caller is the agent's own service account (Daemon Identity). It acts for the identity that will own the agent's
-files, and the agent's organization pays. Permissions and states are those at the time of sending.
+The caller is the agent's own service account (Daemon Identity). The service account acts for the identity that will own
+the agent's files, and the agent's organization pays. Permissions are checked when the message is sent.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from shared.ids import new_id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedMessage:
-    """A message to route: its attribution, and which of the agent's extensions it activates.
+    """A message to route, with its attribution and the extensions that it activates.
 
-    `new_task_id` is the id of the task that it creates, unless it names a task.
+    If the message names no task, it creates a task with the id `new_task_id`.
     """
 
     message: Message
@@ -54,7 +54,7 @@ class Router:
         )
 
     def route(self, session: Session, deployment_id: UUID, routed: RoutedMessage) -> AcceptedMessage:
-        """Submit a message in the caller's transaction; its task is visible at once.
+        """Submit a message in the caller's transaction. The message's task is visible at once.
 
         Raises AgentNotFound, AgentUnavailable, PermissionDenied, ExtensionSupportRequired, and what `send` raises.
         """
@@ -81,9 +81,9 @@ class Router:
         return send(session, sending, self.pushes)
 
     def _drop_extensions_without_data(self, message: Message) -> Message:
-        """Return the message without listed extensions for which it has no data.
+        """Remove each listed extension of this service that requires data if the message has no data for it.
 
-        They are activated for the agent's response alone, in which the agent supplies the data.
+        Such extensions are active for the agent's response only, in which the agent supplies the data.
         """
         carried = message.metadata or {}
         own = self.own_extensions

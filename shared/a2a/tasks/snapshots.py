@@ -1,7 +1,8 @@
 """Snapshots of tasks for their readers, built from rows.
 
-The task's row is read first and names the last event and message that belong to the snapshot; later ones are left out.
-So a snapshot and the events after its `sequence` neither overlap nor leave a gap, without any lock.
+The task's row is read first. This row has the numbers of the last event and the last message of the snapshot; later
+events and messages are left out. So a snapshot and the events after its `sequence` neither overlap nor leave a gap, and
+no lock is needed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,15 +21,18 @@ from shared.a2a.tasks.events import TaskKey
 from shared.a2a.types import Artifact, Message, Task, TaskState, TaskStatus
 from shared.db.database import Session
 
-# Also the history length if the client sets none.
+# The maximum history length, and the default if the client sets none.
 MAXIMUM_HISTORY = 1000
 HISTORY_BYTES = 32 << 20
-"""Limit for the messages of one response; the longest message that is accepted fits."""
+"""The size limit for the messages of one response. It is larger than the longest message that is accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A task, and the number of the last event in it; `has_events` is False once retention has deleted its events."""
+    """A task, with the number of the last event that it includes.
+
+    `has_events` is False if retention has deleted the task's events.
+    """
 
     task: Task
     sequence: int
@@ -38,9 +42,9 @@ class Snapshot:
 def find_snapshot(
     session: Session, scope: Readable, task_id: UUID, *, history_length: int | None = None
 ) -> Snapshot | None:
-    """Return a task of this scope.
+    """Return the snapshot of a task in a scope.
 
-    Returns None for tasks of other scopes, unknown ids, and tasks that were never shown to their client.
+    Returns None for tasks of other scopes, for unknown ids, and for tasks that are not visible to their client.
     """
     values = values_of(history_length) | {"task_id": task_id, "deployment_id": scope.deployment_id}
     if isinstance(scope, Scope):
@@ -52,13 +56,13 @@ def find_snapshot(
 
 
 def read_snapshot(session: Session, task_id: UUID, *, history_length: int | None) -> Snapshot:
-    """Return the snapshot of a task that exists and belongs to the caller."""
+    """Return the snapshot of a task. The caller must know that the task exists, and must have checked the access."""
     row = session.fetch_one(_READ, values_of(history_length) | {"task_id": task_id})
     return snapshot_of(session, row, history_length)
 
 
 def new_snapshot(task: TaskKey, message: Message, *, at: datetime, history_length: int | None) -> Snapshot:
-    """Return the snapshot of a new task with its first message, without reading it."""
+    """Return the snapshot of a new task with its first message, without reading any row."""
     status = TaskStatus(state=TaskState.SUBMITTED, timestamp=at)
     # A history length of 0 means no messages at all (protocol definition 3.2.4).
     history = () if history_length == 0 else (message,)
@@ -69,7 +73,7 @@ def new_snapshot(task: TaskKey, message: Message, *, at: datetime, history_lengt
 def snapshots_of(
     session: Session, rows: Sequence[Row[Any]], *, history_length: int, with_artifacts: bool
 ) -> tuple[Task, ...]:
-    """Return several tasks of rows, by a fixed number of statements."""
+    """Return the tasks of several rows. The number of statements does not depend on the number of rows."""
     messages_by_number = _read_messages(session, rows, history_length)
     artifacts = _artifacts_of(session, rows) if with_artifacts else {}
     return tuple(
@@ -90,8 +94,8 @@ def in_scope(scope: Readable) -> tuple[Any, ...]:
 
 
 def snapshot_of(session: Session, row: Any, history_length: int | None) -> Snapshot:
-    """Return the snapshot of a row that a query of `with_messages` read."""
-    # The artifacts of a task that ended are stored; those of a running task are folded from its events.
+    """Return the snapshot of a task from a row of a `with_messages` query."""
+    # The row of an ended task has the artifacts; the artifacts of a running task are folded from its events.
     if row.artifacts is not None:
         artifacts = tuple(Artifact.model_validate(artifact) for artifact in parse(row.artifacts))
     else:
@@ -101,7 +105,7 @@ def snapshot_of(session: Session, row: Any, history_length: int | None) -> Snaps
 
 
 def messages_of(row: Any) -> Mapping[int, Message]:
-    """Return the messages of a row that a query of `with_messages` read, by number."""
+    """Return the messages by their numbers, from a row of a `with_messages` query."""
     texts = zip(row.numbers or (), row.messages or (), strict=True)
     return {number: Message.model_validate(parse(text)) for number, text in texts}
 
@@ -109,8 +113,8 @@ def messages_of(row: Any) -> Mapping[int, Message]:
 def with_messages(condition: str, *, tables: str = "tasks", also: str = "", needed: str = "true") -> str:
     """Return a query of tasks, each with its last `%(length)s` messages and its status message.
 
-    The messages of a task have at most `%(bytes)s` bytes in all; older ones are left out, the status message is always
-    there. `also` adds columns of `tables`; messages are read only where `needed` is true.
+    The messages of a task have at most `%(bytes)s` bytes in total. Older messages are left out, but the status message
+    is always included. `also` adds columns of `tables`. Messages are read only where `needed` is true.
     """
     return f"""
 SELECT {also} tasks.*, said.numbers, said.messages FROM {tables} CROSS JOIN LATERAL (
@@ -124,7 +128,7 @@ SELECT {also} tasks.*, said.numbers, said.messages FROM {tables} CROSS JOIN LATE
 
 
 def values_of(history_length: int | None) -> dict[str, Any]:
-    """Return the parameters of a query of `with_messages`."""
+    """Return the parameters of a `with_messages` query."""
     return {"length": _length(history_length), "bytes": HISTORY_BYTES}
 
 
@@ -135,10 +139,10 @@ def _length(requested: int | None) -> int:
 def _read_messages(
     session: Session, rows: Sequence[Row[Any]], history_length: int | None
 ) -> Mapping[UUID, Mapping[int, Message]]:
-    """Return the last messages of several tasks, by number, and their status messages.
+    """Return the last messages and the status messages of several tasks, by number.
 
-    Together they have at most `HISTORY_BYTES`; beyond that the older messages of the later tasks are left out. The
-    sizes are compared before any text is read.
+    The messages of all tasks have at most `HISTORY_BYTES` in total. If there are more, the older messages of the later
+    tasks are left out. The sizes are compared before any text is read.
     """
     length = _length(history_length)
     requested = func.unnest(
@@ -177,7 +181,7 @@ def _task(
     history = [
         message
         for number, message in messages_by_number.items()
-        # The status has this message already; the history must not repeat it.
+        # The task's status already contains the status message, so the history leaves it out.
         if number <= row.last_message and number != row.status_message
     ]
     status = TaskStatus(
@@ -204,7 +208,7 @@ def _artifacts_of(session: Session, rows: Sequence[Row[Any]]) -> Mapping[UUID, t
     )
     events: dict[UUID, list[Mapping[str, Any]]] = {}
     for row in session.execute(statement).all():
-        # Events that were written since the task's row was read belong to no snapshot.
+        # Skip events that were written after the task's row was read: they do not belong to the snapshot.
         if row.sequence <= running[row.task_id]:
             events.setdefault(row.task_id, []).append(row.event)
     return artifacts | {task_id: fold(of_task) for task_id, of_task in events.items()}

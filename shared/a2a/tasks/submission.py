@@ -1,9 +1,9 @@
 """Accept a message for an agent: find or create its task, store the message, and queue a turn.
 
-One transaction: after its commit the message will be answered, even if processes die. A message for a task that is
-working waits in the task's queue; a message for a task that has ended is refused. A message without a task id creates a
-task. The client sees that task only if the agent produces more than one reply, or if the client does not wait. Message
-ids are no keys, because clients reuse them.
+All rows are written in one transaction. After its commit the agent answers the message even if processes die. A message
+for a task that is working waits in the task's queue. A message for a task that has ended is refused. A message without
+a task id creates a task. The client sees this task only if the agent produces more than one reply, or if the client
+does not wait. Message ids do not detect repeated requests, because clients reuse message ids.
 """
 
 from collections.abc import Callable, Collection
@@ -33,7 +33,7 @@ from shared.errors import FieldError
 from shared.identity.access.callers import Caller
 from shared.ids import new_id
 
-# Bounds the queue of one task, which runs its turns one at a time.
+# Limits the queue of one task, because a task runs its turns one at a time.
 PENDING_TURNS_LIMIT = 32
 
 
@@ -47,9 +47,9 @@ class MessageSubmission:
     caller: Caller
     requested_extensions: Collection[str] = ()
     active_extensions: Collection[str] = ()
-    # A callable and not a value: a repeated request must not pay for the checks.
+    # A callable and not a result, because the checks are skipped for a repeated request.
     check_with_agent: Callable[[], None] = lambda: None
-    """Further checks of the message against the agent's current state; skipped for a repeated request."""
+    """Checks the message against the agent's current state. It is not called for a repeated request."""
     idempotency_key: str | None = None
     channel: str = CHANNEL
     turn_id: UUID = field(default_factory=new_id)
@@ -58,7 +58,7 @@ class MessageSubmission:
 
     @property
     def task_id(self) -> UUID:
-        """The task that the message names or creates; a repeated request may have another."""
+        """The id of the task that the message names or creates. A repeated request may have created another task."""
         return find_task_id(self.message.task_id or "") or self.new_task_id
 
     @property
@@ -68,17 +68,17 @@ class MessageSubmission:
 
     @property
     def configuration(self) -> SendMessageConfiguration:
-        """How the client wants the response."""
+        """The client's wishes for the response."""
         return self.request.configuration or SendMessageConfiguration()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedMessage:
-    """An accepted message: its turn, a snapshot of its task, and whether the client may see that task yet.
+    """An accepted message: its turn, a snapshot of its task, and whether the client may see the task yet.
 
-    The snapshot and the later response have as much history as the client asked for (`history_length`). `is_replay`
-    means that an earlier request with the same Idempotency-Key was accepted, so the response may exist already.
-    `turns_before` counts the unfinished turns of the task that come first.
+    The snapshot and the later response have the history length that the client requested. `is_replay` means that an
+    earlier request with the same Idempotency-Key was accepted, so the response may exist already. `turns_before`
+    counts the unfinished turns of the task that run before this turn.
     """
 
     turn_id: UUID
@@ -91,7 +91,10 @@ class AcceptedMessage:
 
 
 def accept(database: Database, submission: MessageSubmission, pushes: PushConfigurations) -> AcceptedMessage:
-    """Accept a message in its own transaction, the first of a task by one statement. Raises what `send` raises."""
+    """Accept a message in a new transaction. A message that creates a task needs one statement only.
+
+    Raises the errors of `send`.
+    """
     with database.autocommit() if _is_plain(submission) else database.transaction() as session:
         return send(session, submission, pushes)
 
@@ -109,7 +112,7 @@ def send(session: Session, submission: MessageSubmission, pushes: PushConfigurat
         first_id = claim_key(
             session, submission.scope, submission.idempotency_key, digest, submission.turn_id
         )
-        # The key is claimed first: a repetition must succeed even if the agent has changed since.
+        # Claim the key before the other checks: a repeated request must succeed even if the agent has changed.
         if first_id != submission.turn_id:
             return _accepted_before(session, submission, first_id)
     submission.check_with_agent()
@@ -123,9 +126,9 @@ def send(session: Session, submission: MessageSubmission, pushes: PushConfigurat
 
 
 def show_task(session: Session, task_id: UUID) -> bool:
-    """Make a task visible to its client, which stops waiting before the agent decided whether there is a task.
+    """Make a task visible to its client. Return False if the agent has meanwhile replied without a task.
 
-    Returns False if the agent has replied without a task meanwhile.
+    Call this function if the client stops waiting before the agent has decided between a task and a message.
     """
     is_pending = tasks.c.state.in_([TaskState.SUBMITTED, TaskState.WORKING])
     shown = update(tasks).where(tasks.c.id == task_id, is_pending | tasks.c.is_visible)
@@ -150,7 +153,7 @@ def _is_plain(submission: MessageSubmission) -> bool:
 
 
 def _begin(session: Session, submission: MessageSubmission, behavior_id: UUID) -> AcceptedMessage:
-    """Create the task of a first message. It needs no lock: no other transaction sees it before the commit."""
+    """Create the task of a first message. No lock is needed: other transactions see the task only after the commit."""
     task = TaskKey(
         id=submission.new_task_id,
         context_id=submission.message.context_id or str(new_id()),
@@ -182,10 +185,10 @@ def _continue(session: Session, submission: MessageSubmission, behavior_id: UUID
     """Add a message to an existing task and queue a turn for it."""
     task_id = find_task_id(submission.message.task_id or "")
     condition = (tasks.c.id == task_id, *in_scope(submission.scope), tasks.c.is_visible)
-    # Checked before the lock, so a caller cannot lock tasks of others.
+    # Check the access before the lock, so that a caller cannot lock tasks of other callers.
     if session.execute(select(tasks.c.id).where(*condition)).one_or_none() is None or task_id is None:
         raise TaskNotFound
-    # The state is checked under the lock: the task may end at any moment.
+    # Check the state under the lock, because the task may end at any moment.
     task = find_and_lock_task(session, task_id)
     if task is None:
         raise TaskNotFound
@@ -224,7 +227,7 @@ def _write(
     modes = list(submission.configuration.accepted_output_modes)
     request = {"metadata": submission.request.metadata or {}, "acceptedOutputModes": modes}
     if submission.channel != CHANNEL:
-        # Stored only if it differs, which is rare.
+        # Store the channel only if it is not the default.
         request["channel"] = submission.channel
     reported = on_behalf.reported_caller
     turn = {
@@ -251,7 +254,7 @@ def _accepted_before(session: Session, submission: MessageSubmission, turn_id: U
     task_id = session.execute(select(task_turns.c.task_id).where(task_turns.c.id == turn_id)).scalar()
     if task_id is None:
         raise TaskNotFound("The task that this Idempotency-Key created has been deleted by retention.")
-    # The lock keeps the snapshot and the visibility consistent.
+    # Lock the task, so that its snapshot and its visibility are of the same moment.
     if find_and_lock_task(session, task_id) is None:
         raise TaskNotFound
     if submission.configuration.return_immediately:
@@ -262,7 +265,7 @@ def _accepted_before(session: Session, submission: MessageSubmission, turn_id: U
 def _accepted(
     session: Session, submission: MessageSubmission, turn_id: UUID, task_id: UUID, *, is_replay: bool
 ) -> AcceptedMessage:
-    """Return the result; the task's row is locked, so all of it describes the same moment."""
+    """Return the accepted message. The caller has locked the task, so all values are of the same moment."""
     snapshot = read_snapshot(session, task_id, history_length=submission.configuration.history_length)
     is_visible = session.execute(select(tasks.c.is_visible).where(tasks.c.id == task_id)).scalar_one()
     return AcceptedMessage(
@@ -276,7 +279,7 @@ def _accepted(
     )
 
 
-# For a new task and for a locked one. `is_next` is true if no other turn of the task comes before this one.
+# Used for a new task and for a locked task. `is_next` is true if no unfinished turn of the task comes before this turn.
 _WRITE = """
 said AS (
     INSERT INTO task_messages (task_id, number, message) SELECT id, last_message, %(said)s FROM task

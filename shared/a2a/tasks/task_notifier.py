@@ -1,7 +1,8 @@
-"""Wake the readers that wait for a task: by a message through Valkey, and by polling the rows once a second.
+"""Wake readers that wait for a change of a task, by a message through Valkey and by a poll of the rows.
 
-One thread for each web process receives all wake-up messages and polls all watched tasks by one statement; a waiting
-request holds no connection. A lost message or an outage of Valkey delays readers by at most one second.
+Each web process has one thread. The thread receives all wake-up messages, and polls all watched tasks by one statement
+once a second. A waiting request holds no connection. A lost message or an outage of Valkey delays readers by at most
+one second.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ class TaskNotifier:
     """Publishes that a task has changed; notifications within `BATCH_SECONDS` share one message."""
 
     def __init__(self, valkey: redis.Redis) -> None:
-        """Publish through this client, which should have a short timeout."""
+        """Create a notifier that publishes through `valkey`. The client should have a short timeout."""
         self._valkey = valkey
         self._silent_until = 0.0
-        # A dict as an ordered set: a task that changes often is named once in a message.
+        # The dict is an ordered set, so a task that changes often appears once in a message.
         self._pending: dict[bytes, None] = {}
         self._lock = threading.Lock()
         self._thread = PeriodicThread(
@@ -54,8 +55,8 @@ class TaskNotifier:
         self._thread.wake()
 
     def announce_turn(self) -> None:
-        """Wake the workers of agents, before the job that does so reaches them."""
-        # Any payload that is too short for an id only wakes the workers.
+        """Wake the workers of agents at once; the wake-up job would reach them later."""
+        # The payload is too short for a turn id, so it only wakes the workers.
         self._publish(TURNS_CHANNEL, b"1")
 
     def announce_trace(self, turn_id: UUID) -> None:
@@ -73,7 +74,7 @@ class TaskNotifier:
         self._publish(CHANNEL, b"".join(pending))
 
     def _publish(self, channel: str, message: bytes) -> None:
-        # After an error nothing is published for a second: each attempt may wait for the client's timeout.
+        # After an error, publish nothing for a second, because each attempt may wait for the client's timeout.
         if time.monotonic() < self._silent_until:
             return
         try:
@@ -95,7 +96,7 @@ class Watch:
     def wait(self, timeout_seconds: float) -> bool:
         """Wait until the task may have changed since the last wait. Return False after the timeout."""
         changed = self._changed.wait(timeout_seconds)
-        # Cleared before the caller reads the rows: a change during its read sets the event again.
+        # Clear the event before the caller reads the rows, so that a change during the read sets the event again.
         self._changed.clear()
         return changed
 
@@ -117,7 +118,7 @@ class TaskWatch:
     """All watches of this process."""
 
     def __init__(self, database: Database, valkey: redis.Redis) -> None:
-        """Create it without a thread; the first watch starts the thread, after a possible fork."""
+        """Create the watches of a process. The first watch starts the thread, because the process may fork before."""
         self._database = database
         self._valkey = valkey
         self._watches: dict[UUID, set[Watch]] = {}
@@ -181,7 +182,7 @@ class TaskWatch:
             return
         for row in rows:
             with self._lock:
-                # A first poll counts as news: the task may have changed before the watch began.
+                # The first poll of a task always wakes its watches, because the task may have changed before.
                 is_news = self._seen.get(row.id) != (row.last_sequence, row.state)
                 if row.id in self._watches:
                     self._seen[row.id] = (row.last_sequence, row.state)

@@ -1,7 +1,8 @@
 """A task as a timeline for people: messages, states, artifacts, and the model calls of its agent with their cost.
 
-Bounded: the newest `MAX_ENTRIES` of each kind, and no text longer than `MAX_ENTRY_BYTES`. Callers read their own tasks,
-and with `TaskRead` those of all agents of their organization; any other task is reported as not found.
+A timeline has the newest `MAX_ENTRIES` entries of each kind, and no text longer than `MAX_ENTRY_BYTES`. Callers read
+their own tasks. With `TaskRead` they read the tasks of all agents of their organization. Any other task is reported as
+not found.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,14 +34,14 @@ MAX_ENTRY_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageEntry:
-    """A message of the task; None if it is too long to show."""
+    """A message of the task. `message` is None if the message is too long to show."""
 
     at: datetime
     message: Message | None
 
     @property
     def is_from_agent(self) -> bool:
-        """Whether the agent wrote it."""
+        """Whether the agent wrote the message."""
         return self.message is not None and self.message.role is MessageRole.AGENT
 
 
@@ -54,7 +55,7 @@ class StateEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactEntry:
-    """An artifact, at the time when the agent began it."""
+    """An artifact, with the time of its first event."""
 
     at: datetime
     artifact: Artifact
@@ -75,7 +76,7 @@ Entry = MessageEntry | StateEntry | ArtifactEntry | ModelCallEntry
 class Timeline:
     """A task and its entries in order.
 
-    `is_own` means that the reader may send it messages; `is_cut`, that older entries are left out.
+    `is_own` means that the reader may send messages to the task. `is_cut` means that older entries are left out.
     """
 
     task: ListedTask
@@ -89,7 +90,8 @@ class Timeline:
 def read_timeline(session: Session, *, caller: Caller, task_id: UUID) -> Timeline:
     """Return the timeline of a task. Raises TaskNotFound."""
     task = find_task(session, caller=caller, task_id=task_id)
-    # Events before messages: a message is written before its state's event, so no state is shown without its message.
+    # Read events before messages. A message is written before the event of its state, so the message of each state that
+    # was read is found.
     event_rows = session.execute(
         _EVENTS, {"task": task_id, "most": MAX_ENTRIES, "longest": MAX_ENTRY_BYTES}
     ).all()
@@ -113,7 +115,7 @@ def read_timeline(session: Session, *, caller: Caller, task_id: UUID) -> Timelin
     ]
     return Timeline(
         task=task,
-        # At equal times a state follows the message that belongs to it.
+        # If a state and a message have the same time, the message comes first, because it belongs to the state.
         entries=sorted(entries, key=lambda entry: (entry.at, isinstance(entry, StateEntry))),
         cost=sum(record.cost for record in records),
         calls=len(records),
@@ -134,7 +136,7 @@ def find_task(session: Session, *, caller: Caller, task_id: UUID) -> ListedTask:
     may_read = Permission.TASK_READ in permissions or (
         Permission.MODEL_EXECUTE in permissions and _is_own(caller, task)
     )
-    # Reported as not found, so ids of other organizations reveal nothing.
+    # Report the task as not found, so that a caller cannot learn which ids of other organizations exist.
     if caller.organization_id != task.organization_id or not may_read:
         raise TaskNotFound
     return task
@@ -156,7 +158,7 @@ def _artifact_entries(
     began: dict[str, datetime] = {}
     for at, event in events:
         if "artifactUpdate" in event:
-            # The first event of an artifact is its start; later ones append.
+            # Keep the time of the artifact's first event: later events append to the artifact.
             began.setdefault(event["artifactUpdate"]["artifact"]["artifactId"], at)
     scope = DeploymentScope(deployment_id=task.deployment_id)
     snapshot = find_snapshot(session, scope, task.id, history_length=0)

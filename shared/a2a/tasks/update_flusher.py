@@ -1,7 +1,7 @@
 """Write buffered updates: one background thread for all turns of a process.
 
-No turn may block the thread: if another transaction has locked a task, its updates are retried after a pause, and
-updates that failed come last in the next round.
+No turn may block the thread. If another transaction has locked a task, the task's updates are retried after a pause.
+Updates that failed come last in the next round.
 """
 
 import time
@@ -20,10 +20,10 @@ LOCKED_SECONDS = 0.5
 
 
 class UpdateFlusher:
-    """The turns of a process that have buffered updates; the thread starts with the first."""
+    """The turns of a process that have buffered updates. The thread starts with the first of these turns."""
 
     def __init__(self, write: Callable[[ClaimedTurn], object], *, after_seconds: float) -> None:
-        """Create a flusher that calls `write` this many seconds after an update was buffered.
+        """Create a flusher that calls `write` for a turn `after_seconds` seconds after an update was buffered.
 
         `write` may raise ServiceUnavailable or LockTimeout.
         """
@@ -51,7 +51,7 @@ class UpdateFlusher:
         for turn_id, claimed in list(self._turns.items()):
             if self._locked_until.get(turn_id, 0.0) > time.monotonic():
                 continue
-            # The turn's own thread holds the lock while it writes everything itself, and may be waiting for the row.
+            # Skip a locked turn: its own thread is writing all buffered updates, and may be waiting for the task's row.
             if claimed.lock.acquire(blocking=False):
                 try:
                     self._write_one(turn_id, claimed)
@@ -59,12 +59,12 @@ class UpdateFlusher:
                     claimed.lock.release()
 
     def _write_one(self, turn_id: UUID, claimed: ClaimedTurn) -> None:
-        # Removed before the write: an update that is buffered during it adds the turn again.
+        # Remove the turn before the write, so that an update that is buffered during the write adds the turn again.
         del self._turns[turn_id]
         self._locked_until.pop(turn_id, None)
         try:
             self._write(claimed)
-        # Another writer holds the task: the other turns must not wait for it.
+        # Another transaction holds the task. Retry this turn later, so that other turns do not wait for the lock.
         except LockTimeout:
             self._turns[turn_id] = claimed
             self._locked_until[turn_id] = time.monotonic() + LOCKED_SECONDS

@@ -1,7 +1,7 @@
-"""Parse the card of a remote agent, and reduce it to what our own card can show.
+"""Parse the card of a remote agent, and reduce it to the members that our own card can show.
 
-Missing members get defaults; members that are present must be valid, because our card shows all of them. A skill that
-is invalid is left out, and the others stay.
+Missing members get defaults. Members that are present must be valid, because our card shows these members. An invalid
+skill is left out, and the other skills stay.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from shared.a2a.agent_turns.updates import DeclaredExtension
 from shared.a2a.exact_json import parse, render
 from shared.a2a.types import AgentCard, AgentSkill
 
-# The card is stored as a row and parsed for each request of our own card.
+# Limits the size of a card, because the card is stored in a row and parsed for each request of our own card.
 MAX_CARD_BYTES = 256 << 10
 SKILLS_LIMIT = 200
 EXTENSIONS_LIMIT = 50
@@ -64,7 +64,7 @@ class CardUnusable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteCard:
-    """A usable card: the document as it was sent, and the parsed card."""
+    """A usable card: the document that the agent sent, and the parsed card."""
 
     document: Mapping[str, Any]
     card: AgentCard
@@ -93,7 +93,7 @@ def read_document(document: Mapping[str, Any]) -> RemoteCard:
     missing = [name for name in _REQUIRED if not document.get(name)]
     if missing:
         raise CardUnusable(Fault.CARD_INCOMPLETE, f"The card lacks required members: {', '.join(missing)}.")
-    # Null counts as absent, as in all of the protocol's JSON.
+    # Remove null members, because null counts as absent in the protocol's JSON.
     declared = {**_ABSENT, **{name: value for name, value in document.items() if value is not None}}
     try:
         card = AgentCard.model_validate({**declared, "skills": ()})
@@ -106,7 +106,7 @@ def read_document(document: Mapping[str, Any]) -> RemoteCard:
 
 
 def declared_extensions(card: AgentCard) -> tuple[DeclaredExtension, ...]:
-    """Return the extensions that a card declares, each URI once; those that no header can name are left out."""
+    """Return the extensions that a card declares, each URI once. Leave out URIs that a header cannot contain."""
     usable = {at.uri: at for at in card.capabilities.extensions if _is_uri(at.uri)}
     return tuple(
         DeclaredExtension(

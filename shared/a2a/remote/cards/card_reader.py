@@ -1,7 +1,7 @@
 """Find the card of a deployment's own server, and choose the interface for messages to it.
 
-The card is at `card_url`, or below the endpoint's URL, or at the root of its origin. Messages go only to the registered
-origin: a card contains what its author wrote, often an internal address, and possibly the address of another server.
+The card is at `card_url`, below the endpoint's URL, or at the root of the URL's origin. Messages go only to the
+registered origin, because the card may contain an internal address or the address of another server.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ REFUSED = frozenset({401, 403})
 _NOT_MODIFIED = 304
 _NOT_THERE = frozenset({404, 405, 410})
 _BINDINGS = {"HTTP+JSON": Binding.HTTP_JSON, "JSONRPC": Binding.JSONRPC}
-# An ETag is sent back as a header: a longer or unprintable one is treated as absent.
+# The ETag is sent back in a header, so an ETag that is longer or unprintable counts as absent.
 _ETAG_CHARACTERS = 256
 
 
@@ -62,7 +62,7 @@ class CardReader:
         self.encryption = encryption
 
     def read(self, endpoint: Endpoint, *, etag: str | None = None) -> FoundCard | None:
-        """Return the card of an endpoint, or None if it has this ETag still. Raises CardUnusable."""
+        """Return the card of an endpoint, or None if the card still has this ETag. Raises CardUnusable."""
         unusable = CardUnusable(
             Fault.CARD_NOT_FOUND, "No card was found. If the card has another address, set cardUrl."
         )
@@ -73,8 +73,8 @@ class CardReader:
                     return None
                 remote = read_card(body)
             except CardUnusable as error:
-                # A server that answers every path with a web page hides the card at the root of the origin, so go on
-                # after CARD_NOT_JSON.
+                # Try the next address also after CARD_NOT_JSON: some servers return a web page for every unknown path,
+                # and the card may be at the root of the origin.
                 if error.finding.code is Fault.CARD_NOT_JSON or _is_missing(unusable):
                     unusable = error
                 if error.finding.code not in (Fault.CARD_NOT_FOUND, Fault.CARD_NOT_JSON):
@@ -122,7 +122,7 @@ def choose_interface(endpoint: Endpoint, card: AgentCard, policy: EgressPolicy) 
     usable = [at for at in card.supported_interfaces if _is_supported(at)]
     if not usable:
         raise _none_usable(card)
-    # The administrator chose the address; the card then only decides the binding.
+    # The administrator chose the address, so use the card only to choose the binding.
     if endpoint.interface_override is not None:
         named = [at for at in usable if at.url.rstrip("/") == endpoint.interface_override.rstrip("/")]
         return _interface((named or usable)[0], endpoint.interface_override)

@@ -1,8 +1,8 @@
-"""Keep the cards of endpoints fresh: read each card again after a while, a new endpoint's at once.
+"""Refresh the cards of endpoints: read the card of a new endpoint at once, and each card again after a while.
 
-An unchanged card costs the agent one response without a body (ETag). If a card cannot be read, the stored one stays. A
-result is dropped if the endpoint was replaced during the read. If more cards are due than a batch, organizations take
-turns, and servers that do not respond occupy only a few threads for some seconds.
+For an unchanged card the agent returns one response without a body (ETag). If a card cannot be read, the stored card
+stays. If the endpoint is replaced during the read, the result is dropped. Cards are selected round robin among
+organizations. Servers that do not respond occupy only a few threads for some seconds.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -45,7 +45,7 @@ def record_card(
     problem: Finding | None = None,
     has_list_tasks: bool | None = None,
 ) -> None:
-    """Store a card; the deployment's behavior then declares the agent's extensions."""
+    """Store a card, and set the extensions of the deployment's remote behavior to the extensions of the card."""
     held = select(_table.card).where(*_is_still(endpoint)).with_for_update()
     row = session.execute(held).one_or_none()
     if row is None:
@@ -62,7 +62,8 @@ def record_card(
     if has_list_tasks is not None:
         values["has_list_tasks"] = has_list_tasks
     _record(session, endpoint, problem, **values)
-    # Compared as text: an unchanged card must not change the behavior's `updated_at`, which is our card's ETag.
+    # Compare the cards as text: an unchanged card must not change the behavior's `updated_at`, from which our own
+    # card's ETag is made.
     if row.card is None or render(row.card) != render(found.remote.document):
         describe_remote_behavior(
             session,
@@ -73,7 +74,7 @@ def record_card(
 
 
 def record_problem(session: Session, endpoint: Endpoint, problem: Finding) -> None:
-    """Store what is wrong with an endpoint; its stored card and interface stay."""
+    """Store the problem of an endpoint. The stored card and interface stay."""
     _record(session, endpoint, problem)
 
 
@@ -100,7 +101,7 @@ def _record(session: Session, endpoint: Endpoint, problem: Finding | None, **val
 
 
 def _is_still(endpoint: Endpoint) -> list[Any]:
-    """Return the conditions that the endpoint is still the one that was read."""
+    """Return the conditions that select the endpoint's row if the endpoint was not replaced."""
     same = [_table[name].is_not_distinct_from(getattr(endpoint, name)) for name in _REGISTERED]
     return [_table.deployment_id == endpoint.deployment_id, *same]
 
@@ -135,7 +136,7 @@ def refresh_due_cards(refresher: CardRefresher) -> int:
     def batch() -> int:
         with refresher.database.autocommit() as session:
             due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
-        # In parallel, because one slow server may take the whole time limit.
+        # Read the cards in parallel, because one slow server may take the whole time limit.
         with ThreadPoolExecutor(THREADS, thread_name_prefix="cards") as pool:
             return sum(pool.map(partial(_refresh_if_due, refresher), due))
 

@@ -1,7 +1,8 @@
 """Check an endpoint while its administrator waits: read the card, send the server one request, report problems.
 
-The request lists the tasks of a context that does not exist. It changes nothing at the agent but needs all credentials.
-If the agent lists its tasks, the service can find out whether a message arrived after its response was lost.
+The request lists the tasks of a context that does not exist, so it changes nothing at the agent. It shows whether the
+agent accepts the credentials. It also shows whether the agent can list its tasks: the service needs this list to find a
+message whose response was lost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +45,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointReport:
-    """The result of a check: problems prevent messages to the agent, warnings do not."""
+    """The result of a check. A problem prevents messages to the agent, and a warning does not."""
 
     is_usable: bool
     problems: Sequence[Finding]
@@ -62,7 +63,7 @@ def check_endpoint(
         endpoint = find_endpoint(session, deployment_id)
     if endpoint is None:
         raise ResourceNotFound
-    # Outside of a transaction: the agent's server may take many seconds, and no connection waits for it.
+    # Send the requests outside of a transaction, so that no database connection waits for the agent's server.
     problems: list[Finding] = []
     found: FoundCard | None = None
     probed = Probe()
@@ -101,9 +102,9 @@ def _probe_endpoint(endpoint: Endpoint, found: FoundCard, keys: SigningKeys, set
 
 
 def _probe_interface(interface: Interface, headers: Mapping[str, str], policy: EgressPolicy) -> Probe:
-    """Request the tasks of an unknown context, with the headers that messages have."""
+    """Request the tasks of an unknown context, with the same headers as for messages."""
     ask_for = _http_json if interface.binding is Binding.HTTP_JSON else _jsonrpc
-    # A random context id: the result is empty, and no other caller's tasks are listed.
+    # Use a random context id, so that the result is empty and lists no task of a caller.
     address, body = ask_for(interface, str(uuid4()))
     sent = {"A2A-Version": VERSION, "Accept": "application/json", **headers}
     if body is not None:
@@ -146,7 +147,7 @@ def _check_status(status: int) -> Probe:
             " (Authorization) nor the endpoint's credential."
         )
         return Probe(problem=Finding(code=Fault.CREDENTIAL_REFUSED, message=message))
-    # 501 and client errors (4xx) mean that the server works and does not list tasks.
+    # After 501 or a client error (4xx) the server works but does not list tasks, so report a warning only.
     if status >= _SERVER_FAILED and status != _NOT_IMPLEMENTED:
         message = f"The agent's server returned status {status} to a request for tasks."
         return Probe(problem=Finding(code=Fault.INTERFACE_FAILED, message=message))
