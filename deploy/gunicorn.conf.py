@@ -1,7 +1,7 @@
-"""Settings and hooks of gunicorn for the web process: threads, connection limits, timeouts, shutdown and logging.
+"""Configure gunicorn for the web process: threads, connection limits, timeouts, shutdown and logging.
 
-The environment overrides each value that comes from `server_settings`. Access logs are off: the application logs
-requests itself, without query strings, because these contain read grants.
+The environment overrides each value that comes from `server_settings`. Gunicorn's access logs are off. The application
+logs requests without their query strings, because query strings contain read grants.
 """
 
 import os
@@ -29,7 +29,7 @@ from web.server.worker_class import BufferingWorker
 
 try:
     _settings = load_server_settings()
-    # Tests start gunicorn without a blob store; the settings of the service are then incomplete.
+    # Read the service's settings only if BLOB_STORE is set: tests start gunicorn with incomplete settings.
     if "BLOB_STORE" in os.environ:
         load_settings()
 except SettingsInvalid as error:
@@ -48,7 +48,7 @@ worker_connections = _settings.web_connections
 _soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # each connection needs a file descriptor
 resource.setrlimit(resource.RLIMIT_NOFILE, (_hard, _hard))
 if _hard != resource.RLIM_INFINITY:
-    # 512 descriptors, or half of a low limit, stay for Postgres, Valkey, files and logs.
+    # Reserve 512 descriptors, or half of a low limit, for Postgres, Valkey, files and logs.
     worker_connections = min(worker_connections, max(_hard - 512, _hard // 2))
 backlog = 1024
 preload_app = False  # connection pools and threads do not survive a fork
@@ -58,7 +58,7 @@ graceful_timeout = _settings.web_drain_seconds
 keepalive = _settings.web_keepalive_seconds
 BufferingWorker.send_seconds = _settings.web_send_seconds
 
-# The maximum of gunicorn. URLs carry read grants, and its default of 4,094 is needlessly short for them.
+# Use gunicorn's maximum: URLs contain read grants, and nothing requires the lower default of 4,094 bytes.
 limit_request_line = 8190
 limit_request_fields = 100
 limit_request_field_size = 8190
@@ -85,11 +85,12 @@ logconfig_dict = {
     "root": {"level": loglevel.upper(), "handlers": ["stdout"]},
     "loggers": {"gunicorn.error": {"level": loglevel.upper(), "handlers": ["stdout"], "propagate": False}},
 }
-# Workers touch a file there as their heartbeat, and a slow or full disk would make gunicorn kill them.
+# Use memory: workers touch a file in this directory as a heartbeat. On a slow or full disk a heartbeat could be late,
+# and gunicorn would kill the worker.
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
 proc_name = "quartermaster-web"
 
-# A given METRICS_DIRECTORY is shared with the host's other processes, so only a directory created here is deleted.
+# Delete only a directory created here: if METRICS_DIRECTORY is set, other processes of the host use that directory.
 _own_metrics = (
     None
     if os.environ.get("METRICS_DIRECTORY")
@@ -111,16 +112,16 @@ def on_starting(server):
 
 
 def _refuse_wrong_servers():
-    """Exit if the blob store does not belong to the database, or if connections have no time limits.
+    """Exit if the blob store does not belong to the database, or if database connections have no time limits.
 
     A lost mount leaves an empty directory that looks like a store; a connection pooler may drop time limits.
     """
-    # Imported here: tests start gunicorn without a blob store.
+    # Import here, because tests start gunicorn without a blob store.
     from shared.db.database import Database
     from shared.db.role_limits import refuse_missing_limits
     from shared.files.stores import open_configured_store, refuse_wrong_store
 
-    # One connection: each check runs one query, and the workers open pools of their own.
+    # Open only one connection: each check runs one query, and the workers open their own pools.
     settings = load_settings()
     database = Database.of(settings, pool_size=1)
     refuse_missing_limits(settings, database)
@@ -129,9 +130,9 @@ def _refuse_wrong_servers():
 
 
 def _stop_listening_and(stop, server, graceful=True):  # noqa: FBT002 (gunicorn's)
-    """Refuse new connections, then stop as gunicorn does; the workers still serve accepted connections.
+    """Refuse new connections, then stop as gunicorn does. The workers still serve accepted connections.
 
-    The listeners stay open if another process uses them too: the next gunicorn (USR2) or systemd.
+    The listeners stay open if another process uses them too: systemd, or a new gunicorn after the signal USR2.
     """
     if server.reexec_pid == server.master_pid == 0 and not server.systemd:
         drop_new_connections(server.LISTENERS)
@@ -139,10 +140,10 @@ def _stop_listening_and(stop, server, graceful=True):  # noqa: FBT002 (gunicorn'
 
 
 def when_ready(server):
-    """Make the kernel close a connection if its client reads nothing for WEB_SEND_SECONDS: it occupies a thread.
+    """Make the kernel close a connection whose client reads nothing for WEB_SEND_SECONDS, to free the thread.
 
-    Connections inherit the option from their listener. Sending then fails, which ends a download and cancels the model
-    call of a stream.
+    Connections inherit this option from their listener. After the kernel has closed a connection, sending fails. This
+    ends a download, or cancels the model call of a stream.
     """
     for listener in server.LISTENERS:
         if listener.sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -154,13 +155,13 @@ def when_ready(server):
 
 def post_fork(server, worker):
     """Make the kernel kill the worker if its master ends, and pause garbage collection while the application loads."""
-    # SIGKILL: after the end of its master no process can stop or replace the worker, and it would keep the port.
+    # Use SIGKILL: without a master no process can stop or replace the worker, and the worker would keep the port.
     bind_to_parent(signal.SIGKILL)
     pause_while_loading()
 
 
 def post_worker_init(worker):
-    """Replace gunicorn's closing, error responses and access log, and serve the operations port."""
+    """Replace how gunicorn closes connections, writes errors and logs requests, and serve the operations port."""
     gunicorn.util.close_graceful = (
         hang_up  # gunicorn's waits for the client, which blocks the accepting thread
     )

@@ -1,7 +1,7 @@
 """Generate the missing secrets of `compose.yaml` in `deploy/secrets`, and a first model catalog in `deploy/models`.
 
-Run it once per installation; it never replaces a file. Keep a backup of `encryption_keys`: without it, the secrets in
-the database cannot be decrypted.
+Run this program once for each installation. The program never replaces a file. Keep a backup of `encryption_keys`:
+without this file, the secrets in the database cannot be decrypted.
 """
 
 import base64
@@ -44,16 +44,16 @@ def main(directory: Path) -> None:
 
 
 def write_catalog(directory: Path) -> None:
-    """Write a catalog with one scripted model, unless there is a catalog."""
-    # Open, unlike the secrets: a catalog names the variables of API keys and holds none.
+    """Write a model catalog with one scripted model, unless a catalog exists."""
+    # Let all accounts read the directory: a catalog contains no secrets, only names of the variables of API keys.
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     _keep(directory / "models.toml", FIRST_CATALOG)
 
 
 def _keep_addresses(directory: Path, migrations: str, application: str) -> None:
-    """Write the database URLs of the migrations and the application role."""
+    """Write the database URLs of the migrations role and of the application role, unless they exist."""
     address = "postgresql://{}:{}@postgres/quartermaster"
-    # An installation of an older release has one role, which owns the schema: it serves as both.
+    # An older release wrote one URL, for a role that owns the schema: use this URL for both roles.
     known = directory / "database_url"
     owner = address.format("quartermaster_migrations", migrations)
     _keep(directory / "migrations_database_url", known.read_text() if known.exists() else owner)
@@ -63,7 +63,7 @@ def _keep_addresses(directory: Path, migrations: str, application: str) -> None:
 def _keep(path: Path, value: str) -> str:
     if not path.exists():
         path.write_text(value)
-        # World-readable inside the closed directory: containers read it under accounts of their own.
+        # Let all accounts read the file, because containers run under other accounts. The directory is private.
         path.chmod(0o644)
     return path.read_text()
 

@@ -1,7 +1,8 @@
-"""The process types of the service: settings, network access and stop time of each, and the command it executes.
+"""The process types of the service. Each type has settings, network access, a stop time and a command.
 
-`PROCESS_TYPES` is their only definition. Tests compare it with the Procfile, the compose file, the chart, the systemd
-units and the runbook. All processes are stateless: any may be killed, and each may run many times.
+Only `PROCESS_TYPES` defines the types. Tests compare this definition with the Procfile, the compose file, the chart,
+the systemd units and the runbook. All processes are stateless, so any process may be killed, and several processes of
+the same type may run.
 """
 
 import os
@@ -16,8 +17,8 @@ from shared.messaging.queues import WORKER_QUEUES
 
 GUNICORN_SETTINGS = Path(__file__).with_name("gunicorn.conf.py")
 
-# By default glibc returns freed buffers to the kernel, and faults the pages in again for every chunk of an upload.
-# These settings double the upload speed of a web process, at 5 MiB more memory.
+# By default glibc returns freed buffers to the kernel, and page faults occur again for every chunk of an upload. These
+# settings keep the buffers: they double the upload speed of a web process and cost 5 MiB of memory.
 ALLOCATOR = {
     "MALLOC_TRIM_THRESHOLD_": "268435456",
     "MALLOC_MMAP_THRESHOLD_": "33554432",
@@ -25,13 +26,13 @@ ALLOCATOR = {
 }
 
 
-# Celery's warning, which is suppressed: in a container, root has no rights outside it.
+# Suppress this warning of Celery: in a container, root has no rights outside of the container.
 ROOT_WARNING = "You're running the worker with superuser privileges"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A worker process: its default number of threads, and the environment variable that overrides it."""
+    """A worker process: the default number of threads, and the environment variable that overrides the number."""
 
     threads: int
     threads_variable: str
@@ -39,7 +40,7 @@ class Worker:
 
 WORKERS = {
     "files": Worker(threads=8, threads_variable="FILES_THREADS"),
-    # Threads are created on demand. One organization may use at most 7/16 of them, 224, at a time.
+    # Threads are created on demand. One organization may use at most 7/16 of the threads (224) at a time.
     "models": Worker(threads=512, threads_variable="MODELS_THREADS"),
     "media": Worker(threads=32, threads_variable="MEDIA_THREADS"),
     "agents": Worker(threads=64, threads_variable="AGENTS_THREADS"),
@@ -49,7 +50,7 @@ WORKERS = {
 
 
 class Egress(Enum):
-    """Network destinations of a process outside its installation."""
+    """The network destinations outside of the installation to which a process connects."""
 
     NONE = "none"
     PROVIDERS = "providers of models"
@@ -64,13 +65,13 @@ NEEDED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessType:
-    """The requirements of one process type."""
+    """One process type: its command, and what its processes require."""
 
     command: str  # arguments of `quartermaster`
     settings: frozenset[str] = NEEDED
     egress: Egress = Egress.NONE
     has_provider_keys: bool = False
-    stop_seconds: int | None = 35  # from SIGTERM to SIGKILL; None for a process that ends by itself
+    stop_seconds: int | None = 35  # time from SIGTERM to SIGKILL; None for a process that ends by itself
 
 
 _WITH_CATALOG = NEEDED | {"MODELS_CONFIG"}
@@ -78,7 +79,7 @@ PROCESS_TYPES = {
     "release": ProcessType(
         command="migrate", settings=NEEDED | {"MIGRATIONS_DATABASE_URL"}, stop_seconds=None
     ),
-    # 5 s and more above the time in which a process drains by itself, so that SIGKILL truncates nothing.
+    # Allow at least 5 s more than a process needs to drain, so that SIGKILL interrupts no response.
     "web": ProcessType(command="web", settings=_WITH_CATALOG, stop_seconds=40),
     "worker-files": ProcessType(command="worker files"),
     "worker-models": ProcessType(
@@ -101,23 +102,23 @@ def web_command() -> list[str]:
 
 
 def worker_command(name: str, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the command of a worker; with TASK_EVENTS it sends Celery's task events and heartbeats."""
+    """Return the command of a worker. With TASK_EVENTS, the worker sends Celery's task events and heartbeats."""
     worker = WORKERS[name]
     threads = environment.get(worker.threads_variable) or str(worker.threads)
     return [
         *_celery("workers.app:app", "worker", environment),
         *("--queues", ",".join(WORKER_QUEUES[name]), "--hostname", f"{name}@%h"),
         *("--pool", "threads", "--concurrency", threads),
-        # Workers need nothing of each other: the state of work is in Postgres.
+        # Disable messages between workers: the state of all work is in Postgres.
         *("--without-gossip", "--without-mingle"),
         "--task-events" if _has_events(environment) else "--without-heartbeat",
     ]
 
 
 def beat_command(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the command of the scheduler of sweeps. Several may run: sweeps are idempotent."""
-    # No pid file: a killed beat would leave it, and the next could not start. No schedule file: sweeps may repeat, and
-    # beat must run when the disk is full, because sweeps free space.
+    """Return the command of beat, which schedules sweeps. More than one may run, because sweeps are idempotent."""
+    # Write no pid file: a killed beat would leave the file, and the next beat could not start. Write no schedule file:
+    # sweeps may repeat, and beat must also run when the disk is full, because sweeps free space.
     return [
         *_celery("workers.beat:app", "beat", environment),
         "--scheduler",
@@ -129,7 +130,7 @@ def beat_command(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 def become(command: list[str]) -> NoReturn:
     """Replace this process by the command, with the allocator settings unless the environment overrides them."""
-    # exec discards the buffers of this process.
+    # Flush first, because exec discards the buffers of this process.
     sys.stdout.flush()
     os.execve(command[0], command, ALLOCATOR | dict(os.environ))  # noqa: S606
 

@@ -1,4 +1,4 @@
-"""Detect whether a Python was built with profile-guided optimization; without it the service uses about 25 % more CPU.
+"""Check whether a Python was built with profile-guided optimization. Without it, the service uses about 25 % more CPU.
 
 Distributions, container images and uv optimize their builds; version managers compile without it by default. `make`
 chooses a Python with this script: `python_build.py optimized` exits with 0 if this Python can run the service and is
@@ -11,7 +11,7 @@ import sysconfig
 
 MIN_VERSION = (3, 11)
 DISTRIBUTION_PREFIX = "/usr/bin/"
-"""Distributions optimize their Python, but not all of them record the flag in `sysconfig`."""
+"""Pythons below this path come from a distribution and are optimized, even if `sysconfig` does not record the flag."""
 OPTIMIZATION_FLAG = "--enable-optimizations"
 
 

@@ -1,1 +1,1 @@
-"""`make up`: the whole service on one machine, with Postgres and Valkey servers from Python wheels."""
+"""Run the whole service on one machine (`make up`), with Postgres and Valkey servers from Python wheels."""

@@ -1,7 +1,7 @@
 """The home directory of an installation of `make up`: databases, file content, settings, secrets and logs.
 
-One process owns the directory through a file lock, which the kernel releases when the process ends. Installations with
-different homes and ports are independent.
+One process at a time owns the directory: it holds a file lock, which the kernel releases when the process ends.
+Installations with different homes and ports are independent.
 """
 
 import base64
@@ -23,7 +23,7 @@ class HomeInUse(Exception):
 
 
 class Home:
-    """The layout of `$QM_HOME`."""
+    """The home directory `$QM_HOME` and the paths of the files in it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()
@@ -38,9 +38,9 @@ class Home:
         self._metrics: Path | None = None
 
     def claim(self) -> None:
-        """Create and lock the directory until this process ends. Raises HomeInUse if another process has the lock."""
+        """Create and lock the directory until this process ends. Raises HomeInUse if another process holds the lock."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # O_CLOEXEC: a child that outlives this process must not keep the lock.
+        # Set O_CLOEXEC, so that a child that outlives this process does not keep the lock.
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,7 +56,7 @@ class Home:
         write_privately(self._settings, json.dumps(dict(settings), indent=2) + "\n")
 
     def read_settings(self) -> dict[str, str]:
-        """Return the settings of the current or last run; empty if there was none."""
+        """Return the settings of the current or last run, or an empty dictionary if nothing has run."""
         try:
             settings: dict[str, str] = json.loads(self._settings.read_text())
         except FileNotFoundError:
@@ -65,7 +65,7 @@ class Home:
 
     def make_metrics_directory(self) -> Path:
         """Create an empty directory for metrics and return it."""
-        # In memory if possible: a full disk must not stop the processes from counting.
+        # Create the directory in memory if possible, so that processes can write metrics when the disk is full.
         try:
             self._metrics = make_directory(MEMORY)
         except OSError:
@@ -78,7 +78,7 @@ class Home:
             shutil.rmtree(self._metrics, ignore_errors=True)
 
     def encryption_keys(self) -> str:
-        """Return ENCRYPTION_KEYS, which is generated once. Without it the secrets in the database cannot be read."""
+        """Return ENCRYPTION_KEYS. The first call generates and stores a key, which encrypts secrets in the database."""
         path = self.directory / "secrets"
         if not path.exists():
             write_privately(path, f"ENCRYPTION_KEYS={base64.urlsafe_b64encode(os.urandom(32)).decode()}\n")
@@ -87,9 +87,10 @@ class Home:
 
 
 def write_privately(path: Path, text: str) -> None:
-    """Replace a file atomically and durably; only its owner can read it."""
+    """Replace a file atomically and durably. Only the file's owner can read the file."""
     draft = path.with_suffix(".new")
-    # A killed process can leave its draft; O_EXCL guarantees that the mode is that of a new file.
+    # Remove the draft of a killed process, because O_EXCL fails if the file exists. O_EXCL guarantees that the file
+    # is new and has the mode below.
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)

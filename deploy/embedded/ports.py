@@ -3,12 +3,12 @@
 import secrets
 import socket
 
-# Below the ephemeral range: an outgoing connection must not take a server's port while it restarts.
+# Use ports below the ephemeral range, so that no outgoing connection takes a server's port while the server restarts.
 LOWEST, HIGHEST = 15_000, 32_000
 
 
 def find_free_port() -> int:
-    """Return a random loopback port on which no server listens now."""
+    """Return a random loopback port on which no server listens at the moment."""
     while True:
         port = LOWEST + secrets.randbelow(HIGHEST - LOWEST)
         if is_free(port):
@@ -16,7 +16,7 @@ def find_free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Return whether a server could listen on this loopback port now."""
+    """Return whether a server could listen on this loopback port at the moment."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,8 +1,9 @@
-"""Run Postgres 18 from a wheel, with a data directory of its own, reachable through a unix socket.
+"""Run Postgres 18 from a wheel. The server has its own data directory and listens on a unix socket.
 
-Only the account that started it may connect, by peer authentication and without a password. It has three roles: the
-superuser creates databases, the migrations role owns their contents, and the application role serves the processes.
-Postgres refuses to run as root; if root starts it, it runs as `nobody` in a sandbox (`deploy/supervision/sandbox.py`).
+Only the account that started the server may connect, by peer authentication and without a password. The server has
+three roles: the superuser creates databases, the migrations role owns the tables, and processes of the service use the
+application role. Postgres refuses to run as root. If root starts the server, the server runs as `nobody` in a sandbox
+(`deploy/supervision/sandbox.py`).
 """
 
 import contextlib
@@ -30,11 +31,11 @@ MIGRATIONS_ROLE = "quartermaster_migrations"
 APPLICATION_ROLE = "quartermaster_app"
 ROLES = (Path(__file__).parents[1] / "postgres" / "roles.sql").read_text()
 UNPRIVILEGED_ACCOUNT = "nobody"
-SOCKET_PATH_LIMIT = 100  # bytes; the kernel's is 107
+SOCKET_PATH_LIMIT = 100  # bytes; the kernel allows 107
 START_SECONDS = 60
 LOG_LIMIT_BYTES = 20 * 1024 * 1024
 SETTINGS = {
-    # No TCP: peer authentication, which needs no password, exists on unix sockets only.
+    # Disable TCP: peer authentication, which needs no password, exists only on unix sockets.
     "listen_addresses": "",
     "shared_buffers": "128MB",
     "max_connections": "200",
@@ -55,8 +56,8 @@ NOT_DURABLE_SETTINGS = {
 class EmbeddedPostgres(EmbeddedServer):
     """A Postgres server with its data in `directory`.
 
-    With `durable=False` it does not wait for the disk, which suits the disposable data of tests. With an `address` it
-    also listens on TCP, for the clients that the lines of `access` allow (format of pg_hba.conf).
+    With `durable=False` the server does not wait for the disk; use this for disposable data of tests. With an `address`
+    the server also listens on TCP. The lines of `access` allow clients, in the format of pg_hba.conf.
     """
 
     def __init__(
@@ -77,19 +78,19 @@ class EmbeddedPostgres(EmbeddedServer):
 
     @property
     def url(self) -> str:
-        """The URL of the maintenance database `postgres`, with the superuser role."""
+        """The URL of the maintenance database `postgres` for the superuser role."""
         return self.database_url("postgres", role=SUPERUSER)
 
     def database_url(self, database: str, *, role: str = APPLICATION_ROLE) -> str:
-        """Return the URL of a database. It works in every process of the account that started the server."""
+        """Return the URL of a database. Every process of the account that started the server can use the URL."""
         return f"postgresql://{role}@/{database}?host={quote(str(self._sockets), safe='')}"
 
     def migrations_url(self, database: str) -> str:
-        """Return the URL of a database with the migrations role."""
+        """Return the URL of a database for the migrations role."""
         return self.database_url(database, role=MIGRATIONS_ROLE)
 
     def program(self) -> Program:
-        """Return the server as a supervisor's program; its data directory is prepared before each start."""
+        """Return the server as a program for a supervisor, which prepares the data directory before each start."""
         options = [f"--{name.replace('_', '-')}={value}" for name, value in self._settings.items()]
         return Program(
             name="postgres",
@@ -101,7 +102,7 @@ class EmbeddedPostgres(EmbeddedServer):
             readable=(_installation(),),
             writable=(self.directory, self._sockets),
             prepare=self._prepare,
-            # SIGINT is Postgres' fast shutdown; on SIGTERM it would wait until all clients have disconnected.
+            # Stop with SIGINT, Postgres' fast shutdown: after SIGTERM, Postgres waits until all clients disconnect.
             stop_signal=signal.SIGINT,
             death_signal=signal.SIGINT,
             stop_seconds=30.0,
@@ -113,7 +114,7 @@ class EmbeddedPostgres(EmbeddedServer):
         self._process = spawn(self.program())
         while not self.is_ready():
             if self._process.poll() is not None:
-                # Start again: backends of a killed server keep its shared memory for a moment.
+                # Start the server again: backends of a killed server may still use its shared memory for a moment.
                 self._process = spawn(self.program())
             if time.monotonic() > deadline:
                 self.kill()
@@ -128,9 +129,9 @@ class EmbeddedPostgres(EmbeddedServer):
         return False
 
     def create_database(self, name: str, *, template: str | None = None) -> str:
-        """Create a database unless it exists, optionally as a copy of `template`. Return its URL for the application.
+        """Create a database unless it exists, optionally as a copy of `template`. Return the application role's URL.
 
-        The roles and their privileges are created in an existing database too: a home of an older release has none.
+        Also create the roles and their privileges, even if the database exists: an older release created no roles.
         """
         clause = f' TEMPLATE "{template}" OWNER {MIGRATIONS_ROLE}' if template else ""
         with contextlib.suppress(psycopg2.errors.DuplicateDatabase):
@@ -148,7 +149,8 @@ class EmbeddedPostgres(EmbeddedServer):
         try:
             connection.autocommit = True
             with connection.cursor() as cursor:
-                # Without it, a server of `durable=False` that is killed would keep its databases and lose the roles.
+                # Wait for the disk here: otherwise, if a server with `durable=False` is killed, the roles may be lost
+                # although the databases exist.
                 cursor.execute("SET synchronous_commit = on")
                 cursor.execute(statement)
         finally:
@@ -167,7 +169,7 @@ class EmbeddedPostgres(EmbeddedServer):
 
     def _secure_socket_directory(self) -> None:
         """Create the socket's directory with mode 0700. Raises StartFailed if another account owns it."""
-        # It may be below the shared temporary directory, where another account could have created it first.
+        # Check the owner: in the shared temporary directory, another account could have created this directory first.
         self._sockets.mkdir(parents=True, exist_ok=True, mode=0o700)
         allowed = {os.geteuid(), pwd.getpwnam(self._account).pw_uid if self._account else os.geteuid()}
         if self._sockets.is_symlink() or self._sockets.stat().st_uid not in allowed:
@@ -178,7 +180,7 @@ class EmbeddedPostgres(EmbeddedServer):
         self._chown_to_account(self._sockets)
 
     def _initialize(self) -> None:
-        # initdb works in a draft that is renamed: a killed initdb must not leave an incomplete data directory.
+        # Run initdb in a draft directory and rename that, so that a killed initdb leaves no incomplete data directory.
         fresh = self.directory / "data.initializing"
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(mode=0o700)
@@ -201,7 +203,7 @@ class EmbeddedPostgres(EmbeddedServer):
 
     def _write_access_rules(self) -> None:
         account = getpass.getuser() if os.geteuid() else "root"
-        # An explicit map: peer authentication otherwise requires that account and role have the same name.
+        # Write a map of accounts to roles: without a map, peer authentication requires that both have the same name.
         roles = (SUPERUSER, MIGRATIONS_ROLE, APPLICATION_ROLE)
         for name, text in (
             ("pg_hba.conf", f"local all all peer map=owner\n{self._access}"),
@@ -227,7 +229,7 @@ def _binary(name: str) -> Path:
 
 
 def _installation() -> Path:
-    """Return the site-packages directory: the wheel keeps its shared libraries beside its own package."""
+    """Return the site-packages directory, because the wheel stores shared libraries outside of its own package."""
     return _binary("postgres").parents[3]
 
 
@@ -235,7 +237,7 @@ def _socket_directory(directory: Path) -> Path:
     in_home = directory / "socket"
     if len(os.fsencode(in_home / ".s.PGSQL.5432")) <= SOCKET_PATH_LIMIT:
         return in_home
-    # A hash of the path: each home needs its own socket, and every process must find it again.
+    # Use a hash of the path: each home needs its own socket, and every process must be able to compute the name.
     digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"quartermaster-{os.geteuid()}-{digest}"
 

@@ -1,4 +1,4 @@
-"""The base class of embedded servers: one process that can be stopped or killed."""
+"""The base class of embedded servers. A server is one process that can be stopped or killed."""
 
 import subprocess
 from abc import ABC, abstractmethod
@@ -7,20 +7,20 @@ from deploy.supervision.child_processes import Program, kill, stop
 
 
 class EmbeddedServer(ABC):
-    """A server process; `start` of a subclass sets `_process`."""
+    """A server process. The method `start` of a subclass sets `_process`."""
 
     _process: subprocess.Popen[bytes] | None = None
 
     @abstractmethod
     def program(self) -> Program:
-        """Return the server as a supervisor's program."""
+        """Return the server as a program that a supervisor can run."""
 
     def stop(self) -> None:
-        """Shut the server down with its stop signal, which disconnects its clients; do nothing if it never started."""
+        """Stop the server with its stop signal, which disconnects clients. Do nothing if the server was not started."""
         if self._process is not None:
             stop(self._process, self.program())
 
     def kill(self) -> None:
-        """Kill the server with SIGKILL, as a crash would."""
+        """Kill the server with SIGKILL, to simulate a crash."""
         if self._process is not None:
             kill(self._process)

@@ -1,6 +1,7 @@
 """Stop servers of an earlier run that still use the same data directory.
 
-A pid file can name an unrelated process after a reboot, so the command line must contain the data directory.
+After a reboot, a pid file may contain the id of an unrelated process. So a process is stopped only if its command line
+contains the data directory.
 """
 
 import signal
@@ -12,15 +13,15 @@ import psutil
 def stop_stale_process(
     pid_file: Path, marker: str, *, stop_signal: signal.Signals, stop_seconds: float
 ) -> None:
-    """Stop the process of a pid file if its command line contains `marker`, and kill it after `stop_seconds`.
+    """Stop the process of a pid file if its command line contains `marker`. After `stop_seconds`, kill the process.
 
-    Otherwise delete the pid file, which could keep the server from starting.
+    If no such process runs, delete the pid file, because the file could prevent the server from starting.
     """
     process = _find_process(pid_file, marker)
     if process is None:
         pid_file.unlink(missing_ok=True)
         return
-    # The process may end by itself at any moment, also between these calls.
+    # Ignore the error of a missing process: the process may end between any two of these calls.
     try:
         process.send_signal(stop_signal)
         process.wait(stop_seconds)

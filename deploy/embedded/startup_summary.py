@@ -1,7 +1,7 @@
-"""The output of `make up` at a terminal: progress, addresses, and commands to continue with; logs go to files.
+"""The output of `make up` at a terminal: progress, addresses, and the next commands. Logs are written to files.
 
-Without a terminal, the output is the logs. The sign-in link of the console is printed only at a terminal, because a
-log must not contain it.
+Without a terminal, `make up` prints the logs. The sign-in link of the console is printed only at a terminal, because
+logs must not contain the link.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import TextIO
 import click
 
 LOG_BYTES = 32 << 20
-"""A longer log is rotated: it replaces the earlier `.log.1`."""
+"""A log that exceeds this size is renamed to `.log.1`, and replaces an earlier file of that name."""
 SHOWN_LINES = 15  # the last log lines, printed if the start fails
 STYLE = {"done": {"fg": "green"}, "head": {"bold": True}, "soft": {"dim": True}}
 
@@ -25,7 +25,7 @@ IssueLink = Callable[[Mapping[str, str]], str | None]
 
 
 class ProgramLogs:
-    """One log file per program in a directory; only their owner can read them."""
+    """A directory with one log file for each program. Only the owner can read the files."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -33,7 +33,7 @@ class ProgramLogs:
         self._files: dict[str, TextIO] = {}
 
     def write(self, name: str, line: str) -> None:
-        """Append a line. If the disk is full the line is lost, and the program continues."""
+        """Append a line to a program's log. If the disk is full, the line is lost and the program continues."""
         self.last.append(f"{name}: {line}")
         try:
             file = self._open(name)
@@ -55,7 +55,7 @@ class ProgramLogs:
             self._files.pop(name).close()
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self.directory / f"{name}.log"
-        # Check the file too: it may be the long log of an earlier run, which this one has not opened.
+        # Check the size of an existing file too: an earlier run may have left a long log.
         if path.exists() and path.stat().st_size >= LOG_BYTES:
             path.rename(path.with_suffix(".log.1"))
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -64,9 +64,9 @@ class ProgramLogs:
 
 
 def issue_link(environment: Mapping[str, str]) -> str | None:
-    """Return a sign-in link for the console of the installation in this environment, or None if that fails."""
-    # A process of its own, because commands read their settings from the environment, and this one has those of the
-    # caller.
+    """Return a sign-in link for the console of the installation in `environment`, or None if the command fails."""
+    # Run a separate process: commands read settings from their environment, and this process has the caller's
+    # environment.
     command = [str(Path(sys.executable).parent / "quartermaster"), "console", "link"]
     try:
         done = subprocess.run(
@@ -78,12 +78,12 @@ def issue_link(environment: Mapping[str, str]) -> str | None:
 
 
 def step(text: str) -> str:
-    """Return the line for a finished step of the start."""
+    """Return the line that reports a finished step of the start."""
     return f"  {click.style('✓', **STYLE['done'])} {text}"  # type: ignore[arg-type]
 
 
 def summary(base_url: str, *, link: str | None, credentials: Path, logs: Path, command: str) -> str:
-    """Return the summary of a ready installation: addresses, files, and commands to continue with."""
+    """Return the summary of a ready installation: addresses, files, and the next commands."""
     rows = {
         "Console": f"{link}  (works once, within ten minutes)" if link else f"{base_url}/console",
         "API": f"{base_url}/docs",

@@ -1,8 +1,8 @@
-"""`make up`: run the whole service on one machine from a checkout.
+"""Run the whole service on one machine from a checkout (`make up`).
 
-If DATABASE_URL, REDIS_URL, MODELS_REDIS_URL or BLOB_STORE is unset, start a server or create a directory for it under
-`$QM_HOME`. Then migrate the database, create the first owner, start the processes of the Procfile, wait until they are
-ready, and keep them running until a stop signal.
+If DATABASE_URL, REDIS_URL or MODELS_REDIS_URL is unset, start the missing server with its data under `$QM_HOME`. If
+BLOB_STORE is unset, create a directory there. Then migrate the database, create the first owner, and start the
+processes of the Procfile. Wait until the processes are ready, and keep them running until a stop signal.
 """
 
 import contextlib
@@ -41,9 +41,10 @@ STOP_SECONDS = {WORKER_STAGE: 30.0, BEAT_STAGE: 5.0, WEB_STAGE: 35.0}
 
 
 class _Throttled:
-    """A check that runs at most every `seconds`, and returns False in between.
+    """A check that runs at most every `seconds`, and returns False if it is called earlier.
 
-    Each readiness check makes a web process log a line, and each line would cause the next check.
+    The supervisor checks again after each line of output. A readiness check makes a web process log a line, so without
+    the limit the checks would never pause.
     """
 
     def __init__(self, check: Callable[[], bool], *, seconds: float) -> None:
@@ -58,29 +59,29 @@ class _Throttled:
 
 
 class CannotStart(Exception):
-    """The environment does not allow a start; the message says what to change."""
+    """The service cannot start in this environment. The message says what to change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """The address at which the web process listens."""
+    """The host and port at which the web process listens."""
 
     host: str
     port: int
 
     @property
     def reachable_host(self) -> str:
-        """The host to connect to from this machine."""
+        """The host name with which clients on this machine can connect."""
         return "127.0.0.1" if self.host in ("", "0.0.0.0", "[::]") else self.host  # noqa: S104
 
 
 def main(*, root: Path = ROOT, bootstrap: tuple[str, ...] = BOOTSTRAP, link: IssueLink = issue_link) -> None:
     """Run the Procfile in `root` until a stop signal. Exit with 1 if the service could not start.
 
-    `bootstrap` is the command that creates the first owner if there is none; the path of the credentials file is
-    appended to it.
+    `bootstrap` is a command that creates the first owner unless an owner exists. The path of the credentials file is
+    appended to the command.
     """
-    # If `make` is killed, the kernel stops this process, which would otherwise run on without a terminal.
+    # Ask the kernel to stop this process if `make` is killed: otherwise it would continue without a terminal.
     if "MAKELEVEL" in os.environ:
         bind_to_parent(signal.SIGTERM)
     home = Home(Path(os.environ.get("QM_HOME") or root / DEFAULT.name))
@@ -107,7 +108,7 @@ def main(*, root: Path = ROOT, bootstrap: tuple[str, ...] = BOOTSTRAP, link: Iss
         supervisor.log(str(error))
         sys.exit(1)
     finally:
-        # Also after an interrupted start: the servers that had started by then must not stay.
+        # Stop all programs after an interrupted start too, so that servers that have started do not stay.
         supervisor.stop_all()
         home.remove_metrics_directory()
         if logs:
@@ -115,13 +116,13 @@ def main(*, root: Path = ROOT, bootstrap: tuple[str, ...] = BOOTSTRAP, link: Iss
 
 
 def _print_step(text: str) -> None:
-    """Print a finished step at a terminal; without one the logs show it."""
+    """Print a finished step at a terminal. Without a terminal, print nothing, because the logs report the step."""
     if sys.stdout.isatty():
         click.echo(step(text))
 
 
 def _command_line(home: Home, root: Path) -> str:
-    """Return the `quartermaster` command as it is called from the current directory for this home."""
+    """Return the command line of `quartermaster` for this home and the current directory."""
     command = Path(sys.executable).parent / "quartermaster"
     called = os.path.relpath(command) if command.is_relative_to(Path.cwd()) else str(command)
     is_default = home.directory == (root / DEFAULT.name).absolute()
@@ -129,8 +130,8 @@ def _command_line(home: Home, root: Path) -> str:
 
 
 def _start(supervisor: Supervisor, home: Home, root: Path, bootstrap: tuple[str, ...]) -> dict[str, str]:
-    """Start all servers and processes, and return their environment when the service is ready."""
-    # Claim the home first: another installation in it would make every later step fail for unclear reasons.
+    """Start all servers and processes. When the service is ready, return the environment of its processes."""
+    # Claim the home first: if another installation runs in it, every later step would fail for unclear reasons.
     address = _listening_address(os.environ)
     home.claim()
     _require_free(address)
@@ -139,14 +140,14 @@ def _start(supervisor: Supervisor, home: Home, root: Path, bootstrap: tuple[str,
     home.write_settings(
         {name: environment[name] for name in map(str.upper, Settings.model_fields) if name in environment}
     )
-    # Only the release process may change the schema; the others must not see its credentials.
+    # Pass the migration credentials only to the release process: no other process may change the schema.
     release_environment = environment | _migrations_address(settings, home)
     environment.pop(MIGRATIONS, None)
     programs = _programs(root, environment)
     release = replace(programs.pop("release"), environment=release_environment)
     supervisor.run_to_end(release, timeout_seconds=RELEASE_SECONDS)
     _print_step("database schema")
-    # Without an operations port: it would take that of the web process, and it ends at once.
+    # Start this command without an operations port, because it would occupy the web process's port.
     first_owner = _program(
         "bootstrap", (*bootstrap, str(home.credentials)), root, _with_operations_port(None, environment)
     )
@@ -155,7 +156,7 @@ def _start(supervisor: Supervisor, home: Home, root: Path, bootstrap: tuple[str,
         supervisor.start(program)
     _print_step(", ".join(programs))
     is_ready = _Throttled(lambda: _is_ready(address), seconds=POLL_SECONDS)
-    # is_steady first: the web process may be ready while a worker fails again and again.
+    # Check is_steady too: the web process may be ready while a worker fails repeatedly.
     supervisor.run_until(
         lambda: supervisor.is_steady() and is_ready(), what="The service", timeout_seconds=START_SECONDS
     )
@@ -178,7 +179,7 @@ def _listening_address(environment: Mapping[str, str]) -> Address:
 
 def _require_free(address: Address) -> None:
     with socket.socket() as probe:
-        # Connections of an earlier run in TIME_WAIT do not occupy the port.
+        # Set SO_REUSEADDR: connections of an earlier run that are in TIME_WAIT must not count as an occupied port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address.reachable_host, address.port))
@@ -188,7 +189,7 @@ def _require_free(address: Address) -> None:
 
 
 def _operations_port(environment: Mapping[str, str], address: Address) -> str:
-    """Return the web process's operations port: PORT + 1000 if it is free; empty if OPERATIONS_BIND is set."""
+    """Return the operations port of the web process: PORT + 1000 if free, or "" if OPERATIONS_BIND is set."""
     if environment.get("OPERATIONS_BIND"):
         return ""
     wanted = address.port + 1000 if address.port + 1000 < 1 << 16 else address.port - 1000
@@ -198,8 +199,8 @@ def _operations_port(environment: Mapping[str, str], address: Address) -> str:
 def _settings(
     supervisor: Supervisor, environment: Mapping[str, str], home: Home, address: Address
 ) -> dict[str, str]:
-    """Return the missing settings of the environment; starts a server for each unset URL."""
-    # In order: later settings may need a server that an earlier one started.
+    """Return the settings that the environment lacks, after starting a server for each unset URL."""
+    # Evaluate in this order: a setting may need a server that an earlier setting has started.
     defaults: dict[str, Callable[[], str]] = {
         "PORT": lambda: str(address.port),
         "QM_HOME": lambda: str(home.directory),
@@ -217,16 +218,16 @@ def _settings(
         "ENCRYPTION_KEYS": home.encryption_keys,
         "OPERATIONS_PORT": lambda: _operations_port(environment, address),
         "METRICS_DIRECTORY": lambda: str(home.make_metrics_directory()),
-        # Output goes to a pipe, for which Python would collect lines into blocks.
+        # Disable buffering: the output is a pipe, and Python would otherwise write lines in large blocks.
         "PYTHONUNBUFFERED": lambda: "1",
     }
-    # The `quartermaster` of the Procfile must be that of this installation.
+    # Put this environment's programs first, so that the Procfile's `quartermaster` is the one of this checkout.
     path = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', os.defpath)}"
     return {name: environment.get(name) or default() for name, default in defaults.items()} | {"PATH": path}
 
 
 def _migrations_address(settings: Mapping[str, str], home: Home) -> dict[str, str]:
-    """Return MIGRATIONS_DATABASE_URL if the database is the embedded one; empty for the operator's own database."""
+    """Return MIGRATIONS_DATABASE_URL if Postgres is embedded, or no variable if the operator set DATABASE_URL."""
     server = EmbeddedPostgres(home.postgres)
     is_own = settings["DATABASE_URL"] == server.database_url(DATABASE)
     return {MIGRATIONS: server.migrations_url(DATABASE)} if is_own else {}
@@ -249,7 +250,7 @@ def _start_valkey(supervisor: Supervisor, server: EmbeddedValkey, *, description
 
 
 def _programs(root: Path, environment: Mapping[str, str]) -> dict[str, Program]:
-    """Return the processes of the Procfile (`name: command` per line, no shell), each with an operations port."""
+    """Return the processes of the Procfile, each with an operations port. A line is `name: command`, without shell."""
     lines = (line.partition(":") for line in (root / "Procfile").read_text().splitlines() if line.strip())
     commands = {name: tuple(shlex.split(command)) for name, _, command in lines}
     others = [name for name in commands if name not in ("release", "web")]
@@ -266,7 +267,7 @@ def _programs(root: Path, environment: Mapping[str, str]) -> dict[str, Program]:
 
 
 def _ports_above(first: str | None, count: int) -> list[str]:
-    """Return `count` ports that follow `first`, with random ones for those in use; empty strings without `first`."""
+    """Return `count` ports after `first`. A random port replaces a used one. Without `first`, return empty texts."""
     wanted = range(int(first or 0) + 1, int(first or 0) + 1 + count)
     return [
         str(port if port < 1 << 16 and is_free(port) else find_free_port()) if first else ""
@@ -275,7 +276,7 @@ def _ports_above(first: str | None, count: int) -> list[str]:
 
 
 def _with_operations_port(operations_port: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a process other than web, with its own operations port or none."""
+    """Return a process's environment with its own operations port, or without one. Not for the web process."""
     own = {key: environment[key] for key in environment if not key.startswith("OPERATIONS_")}
     return own | ({"OPERATIONS_PORT": operations_port} if operations_port else {})
 

@@ -1,7 +1,8 @@
-"""Run Valkey 9 from a wheel, with a data directory of its own, on a free loopback port that it keeps between runs.
+"""Run Valkey 9 from a wheel. The server has its own data directory, and keeps its loopback port between runs.
 
-It holds messages only: sweeps find the work of lost messages. It never evicts, and requires a password, which is
-stored beside the data. With `is_persistent` it appends to a file, which makes restarts cheap.
+Valkey stores only messages: if messages are lost, sweeps find their work. The server never evicts messages. It requires
+a password, which is stored in its directory. With `is_persistent`, Valkey appends messages to a file, so that few
+messages are lost at a restart.
 """
 
 import contextlib
@@ -22,9 +23,9 @@ from deploy.embedded.wheels import StartFailed, find_program
 from deploy.supervision.child_processes import Program, kill, spawn
 
 START_SECONDS = 30
-# `hz 2`: at the default of 10, Valkey's housekeeping is the largest CPU cost of an idle installation.
-# `set-proc-title no`: the path of the configuration stays in the command line, by which a stale server is
-# recognized. `appendfsync everysec`: the messages of a lost second are only wake-ups.
+# `hz 2`: with the default of 10, Valkey's housekeeping is the largest CPU cost of an idle installation.
+# `set-proc-title no` keeps the configuration's path in the command line: the path identifies a stale server.
+# `appendfsync everysec` is sufficient, because a crash loses only wake-up messages of the last second.
 CONFIGURATION = """\
 bind {address}
 port {port}
@@ -45,7 +46,7 @@ set-proc-title no
 
 
 class EmbeddedValkey(EmbeddedServer):
-    """A Valkey server with its data in `directory`, which listens at `address` only."""
+    """A Valkey server that stores its data in `directory` and listens only at `address`."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class EmbeddedValkey(EmbeddedServer):
 
     @property
     def name(self) -> str:
-        """The name of its directory, which is also its program's name."""
+        """The name of the server's directory, which is also the name of its program."""
         return self.directory.name
 
     @property
@@ -74,8 +75,8 @@ class EmbeddedValkey(EmbeddedServer):
         return f"redis://:{self._password}@{self._address}:{self._port}/0"
 
     def ensure_port(self) -> None:
-        """Choose another port if another program uses the stored one. Call it before `url` is passed on."""
-        # Before the port is tested: a server that outlived its run still occupies it.
+        """Choose another port if another program uses the stored port. Call this method before you use `url`."""
+        # Stop a server of an earlier run before the port is tested, because that server still occupies the port.
         stop_stale_process(
             self.directory / "valkey.pid",
             str(self._configuration),
@@ -87,7 +88,7 @@ class EmbeddedValkey(EmbeddedServer):
             self._port = int(_read_or_create(self.directory / "port", str(find_free_port())))
 
     def program(self) -> Program:
-        """Return the server as a supervisor's program; its configuration is written before each start."""
+        """Return the server as a program for a supervisor. Before each start, the program writes its configuration."""
         return Program(
             name=self.name,
             command=(str(_binary()), str(self._configuration)),
@@ -99,7 +100,7 @@ class EmbeddedValkey(EmbeddedServer):
         )
 
     def start(self, *, discards_data: bool = False) -> None:
-        """Start the server and wait until it responds. Raises StartFailed after 30 seconds, or if it ends."""
+        """Start the server and wait until it responds. Raises StartFailed after 30 seconds or if the server ends."""
         if discards_data:
             shutil.rmtree(self._data, ignore_errors=True)
         self._process = spawn(self.program())
@@ -112,7 +113,7 @@ class EmbeddedValkey(EmbeddedServer):
 
     def is_ready(self) -> bool:
         """Return whether the server responds and has loaded its data."""
-        # No retries in the client: the caller polls, and has a deadline of its own.
+        # Disable the client's retries, because the caller polls until its own deadline.
         client = redis.Redis.from_url(self.url, socket_timeout=2, retry=Retry(NoBackoff(), 0))
         with contextlib.closing(client), contextlib.suppress(redis.RedisError):
             return bool(client.ping())
@@ -128,7 +129,7 @@ class EmbeddedValkey(EmbeddedServer):
             directory=self.directory,
             append_only="yes" if self._is_persistent else "no",
         )
-        # Create it with its mode before the password is written.
+        # Create the file with mode 0600 before the password is written to it.
         self._configuration.touch(mode=0o600)
         self._configuration.write_text(text)
         stop_stale_process(
@@ -144,7 +145,7 @@ def _binary() -> Path:
 
 
 def _read_or_create(path: Path, default: str) -> str:
-    """Return the text of a file, which is created with `default` if it is missing."""
+    """Return the text of a file. If the file is missing, create it with the text `default`."""
     if not path.exists():
         draft = path.with_suffix(".new")
         draft.touch(mode=0o600)

@@ -1,6 +1,6 @@
 """Find the server programs in installed wheels.
 
-The wheels are not imported: their packages load clients and server managers that this program does not use.
+The packages in the wheels are not imported, because they load clients and server managers that nothing here uses.
 """
 
 import importlib.util
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class StartFailed(Exception):
-    """An embedded server did not start; the message contains the reason or names the log."""
+    """An embedded server did not start. The message contains the reason or the path of the log."""
 
 
 def find_program(package: str, pattern: str) -> Path:

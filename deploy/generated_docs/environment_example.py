@@ -1,6 +1,7 @@
-"""Generate `environment.example`: every setting with its description and default, grouped as in `settings.py`.
+"""Generate `environment.example`, which lists every setting with description and default, in groups.
 
-The last part of the file, variables of single processes and of `make up`, is written by hand and kept.
+The groups are those of `settings.py`. The end of the file is written by hand and kept: it lists the variables of single
+processes and of `make up`.
 """
 
 import ast
@@ -22,16 +23,16 @@ _HEADING = re.compile(r"\n\n    # (.+)\n\n")
 
 
 def render() -> str:
-    """Return the expected content of the file."""
+    """Return the content that `environment.example` should have."""
     by_hand = EXAMPLE.read_text().partition(BY_HAND)[2]
     groups = (_render_group(heading, meanings) for heading, meanings in read_groups())
     return "\n".join((INTRODUCTION, *groups, BY_HAND)) + by_hand
 
 
 def read_groups() -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each group of settings: its heading, and the descriptions of its settings by name."""
+    """Yield each group of settings: the heading, and a dictionary of setting names and descriptions."""
     _, *groups = _HEADING.split(inspect.getsource(Settings))
-    # Pydantic drops the docstrings of fields, so descriptions come from the source text.
+    # Read the descriptions from the source text, because Pydantic drops the docstrings of fields.
     for heading, fields in zip(groups[::2], groups[1::2], strict=True):
         yield heading, _read_descriptions(fields)
 

@@ -11,7 +11,7 @@ BEGIN, END = "<!-- Written by `make networks`. -->\n", "<!-- End of what is writ
 
 
 def render() -> str:
-    """Return the expected content of the README."""
+    """Return the content that the README should have."""
     before, _, rest = README.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
     return "".join((before, BEGIN, *(line + "\n" for line in _rows()), END, after))

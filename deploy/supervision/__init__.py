@@ -1,1 +1,1 @@
-"""Child processes: start, sandbox, restart and stop them."""
+"""Start, sandbox, restart and stop child processes."""

@@ -19,16 +19,16 @@ LAUNCHER = Path(__file__).with_name("launcher.py")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program to run: its command, its rights, and how to start and stop it."""
+    """A program to run: the command, the rights of its process, and how to start and stop the process."""
 
     name: str
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     directory: Path | None = None
-    log: Path | None = None  # output goes to this file instead of to the caller
-    prefix: tuple[str, ...] = ()  # command that starts it, such as `nsenter` into another network namespace
-    account: str | None = None  # account to run as; only root may change it
-    reach_all_paths: bool = False  # with an account: may traverse any directory, but use only the paths below
+    log: Path | None = None  # a file that receives the output; without it the caller receives the output
+    prefix: tuple[str, ...] = ()  # a command that starts the program, for example `nsenter`
+    account: str | None = None  # the account of the process; only root may choose another account
+    reach_all_paths: bool = False  # may traverse all directories, but use only these paths:
     readable: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()
     prepare: Callable[[], None] | None = None  # runs before every start
@@ -39,10 +39,10 @@ class Program:
 
 
 def spawn(program: Program) -> subprocess.Popen[bytes]:
-    """Start a program and return its process. Its output is the pipe `stdout`, unless the program has a log."""
+    """Start a program and return its process. Unless the program has a log, `stdout` is a pipe with its output."""
     if program.prepare is not None:
         program.prepare()
-    # -I -S: the launcher needs no packages, and importing site would cost more than the rest of the start.
+    # Pass -I -S: the launcher needs no packages, and importing site would take longer than the rest of the start.
     command = [sys.executable, "-I", "-S", str(LAUNCHER), "--parent", str(os.getpid())]
     command += ["--death-signal", str(int(program.death_signal))]
     command += ["--account", program.account] if program.account else []
@@ -55,10 +55,10 @@ def spawn(program: Program) -> subprocess.Popen[bytes]:
             output = stack.enter_context(program.log.open("ab"))
         return subprocess.Popen(
             [*program.prefix, *command, "--", *program.command],
-            # The terminal belongs to this process; a child that reads it would be stopped (SIGTTIN).
+            # Give the child no terminal: the kernel would stop (SIGTTIN) a child that reads from this terminal.
             stdin=subprocess.DEVNULL,
             stdout=output,
-            # One pipe for both keeps the order of their lines.
+            # Use one pipe for both outputs, to keep the order of their lines.
             stderr=subprocess.STDOUT,
             cwd=program.directory,
             env=dict(program.environment),
@@ -75,7 +75,7 @@ def stop(process: subprocess.Popen[bytes], program: Program) -> bool:
     except subprocess.TimeoutExpired:
         kill(process)
         return False
-    kill(process)  # children that the program left in its session
+    kill(process)  # also kill children that the program left in its session
     return True
 
 

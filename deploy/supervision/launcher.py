@@ -1,9 +1,9 @@
-"""Execute another program, which the kernel signals when the parent process ends.
+"""Execute another program, and make the kernel signal that program when the parent process ends.
 
-It runs as a script (`python -I -S launcher.py …`) between a supervisor and the program, so that the program ends with
-the supervisor even after SIGKILL. It can also change the account: Postgres refuses to run as root. If the program's
-files are below directories that only root can traverse (a checkout in /root), it keeps one capability to traverse them,
-and Landlock confines it to its own files.
+A supervisor runs this script (`python -I -S launcher.py …`), and the script executes the program. So the program ends
+with the supervisor, even if the supervisor is killed. The script can also change the account, because Postgres refuses
+to run as root. The program's files may be below a directory that only root can traverse, such as /root. In that case
+the program keeps one capability to traverse directories, and Landlock confines the program to its own files.
 """
 
 import argparse
@@ -23,8 +23,8 @@ def main() -> None:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if options.account:
         _change_account(options)
-    bind_to_parent(options.death_signal)  # after the change of account, because that clears it
-    # The parent may have ended before the call; the kernel would never send the signal then.
+    bind_to_parent(options.death_signal)  # after the change of account, which clears the death signal
+    # Check the parent: if it ended before the call above, the kernel would never send the signal.
     if os.getppid() != options.parent:
         sys.exit("The process that started this one has ended.")
     try:
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def bind_to_parent(death_signal: int) -> None:
-    """Make the kernel send this process a signal when the parent's thread that forked it ends."""
+    """Make the kernel send a signal to this process when the thread that forked this process ends."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0) != 0:
@@ -58,13 +58,13 @@ def _read_options() -> argparse.Namespace:
 
 
 def _change_account(options: argparse.Namespace) -> None:
-    # With -I the script's directory is not on the path; add it to import the module beside this one.
+    # Add the script's directory to the path, which -I omits, to import the module `sandbox` from it.
     sys.path.insert(0, str(Path(__file__).parent))
     sandbox = import_module("sandbox")
 
     account = pwd.getpwnam(options.account)
     keep = (sandbox.CAP_DAC_READ_SEARCH, sandbox.CAP_DAC_OVERRIDE) if options.reach_all_paths else ()
-    # The order is fixed: root rights are needed to drop capabilities, groups must change before the user.
+    # Keep this order: only root may drop capabilities, and the groups must change before the user.
     sandbox.drop_capabilities(keep)
     if options.reach_all_paths:
         sandbox.keep_over_change_of_account()

@@ -1,7 +1,7 @@
-"""Restrict a process before it executes another program: drop capabilities, and confine it to files with Landlock.
+"""Restrict a process before it executes another program: drop capabilities, and limit file access with Landlock.
 
-`launcher.py` runs without packages, so this module imports only the standard library. Restrictions that the kernel does
-not support are skipped; no function grants a right.
+`launcher.py` runs without packages, so this module imports only the standard library. Functions skip restrictions that
+the kernel does not support. No function grants a right.
 """
 
 import ctypes
@@ -18,11 +18,11 @@ LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 4
 LANDLOCK_VERSION, LANDLOCK_PATH_BENEATH = 1, 1
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REFER, TRUNCATE = 1 << 13, 1 << 14
-# The kernel rejects a ruleset with rights that its version of Landlock does not know.
+# List the rights of each version of Landlock, because the kernel rejects a ruleset with unknown rights.
 RIGHTS_BY_VERSION = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 READING = EXECUTE | READ_FILE | READ_DIR
-# Files that every program needs: libraries, a shell, account names, time zones, shared memory.
+# Every program needs these files: libraries, a shell, account names, time zones and shared memory.
 SYSTEM_TO_READ = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/sys/devices/system", "/proc/meminfo"),
     *(
@@ -40,20 +40,20 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def drop_capabilities(keep: Iterable[int]) -> None:
-    """Limit the capabilities that this process and its children can ever have to `keep`. Requires root."""
+    """Limit the capabilities of this process and of its children to `keep`, permanently. Only root can do this."""
     for capability in set(range(LAST_CAPABILITY + 1)) - set(keep):
-        # The result is ignored: the kernel rejects numbers that it does not know.
+        # Ignore the result, because the kernel returns an error for numbers that it does not know.
         _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
 def keep_over_change_of_account() -> None:
-    """Make the kernel preserve the capabilities at the next change of account, which would clear them."""
+    """Make the kernel preserve the capabilities at the next change of account, instead of clearing them."""
     check(_libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0), "prctl")
 
 
 def keep_path_capability() -> None:
-    """Preserve the capability to traverse and read all directories across exec."""
-    # The narrower one first; some containers grant only the wider one.
+    """Keep the capability to traverse and read all directories when the process executes another program."""
+    # Try the narrower capability first, but some containers grant only the wider capability.
     for capability in (CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE):
         mask = 1 << capability
         header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
@@ -69,7 +69,7 @@ def gain_no_privileges() -> None:
 
 
 def confine_to(readable: Iterable[str], writable: Iterable[str]) -> None:
-    """Deny this process all files except these and the system's. Does nothing if the kernel has no Landlock."""
+    """Deny access to all files except the given paths and system files. Does nothing if the kernel has no Landlock."""
     version = _libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION)
     if version < 1:
         return
@@ -81,7 +81,7 @@ def confine_to(readable: Iterable[str], writable: Iterable[str]) -> None:
         _allow(rules, path, READING & rights)
     for path in (*SYSTEM_TO_WRITE, *writable):
         _allow(rules, path, rights)
-    # The kernel requires this before landlock_restrict_self, unless the process is privileged.
+    # Give up privileges first: landlock_restrict_self requires this unless the process is privileged.
     gain_no_privileges()
     check(_libc.syscall(LANDLOCK_RESTRICT_SELF, rules, 0), "landlock_restrict_self")
     os.close(rules)
@@ -90,12 +90,12 @@ def confine_to(readable: Iterable[str], writable: Iterable[str]) -> None:
 def _allow(rules: int, path: str, rights: int) -> None:
     try:
         file = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    # Not every system has all of these paths, for example /lib32; a missing file needs no rule.
+    # Skip missing files, which need no rule: not every system has all of these paths, for example /lib32.
     except FileNotFoundError:
         return
     if not os.path.isdir(path):  # noqa: PTH112 - importing pathlib would double the start time
         rights &= OF_FILES
-    # struct landlock_path_beneath_attr is packed: the rights, then the descriptor.
+    # Write a struct landlock_path_beneath_attr, which is packed: first the rights, then the descriptor.
     rule = rights.to_bytes(8, "little") + file.to_bytes(4, "little", signed=True)
     check(_libc.syscall(LANDLOCK_ADD_RULE, rules, LANDLOCK_PATH_BENEATH, rule, 0), "landlock_add_rule")
     os.close(file)

@@ -1,7 +1,8 @@
-"""Supervise programs: start them, print their output with their names, restart them when they end, stop them in order.
+"""Supervise programs: start them, print their output, restart programs that end, and stop all programs in order.
 
-One thread runs one loop. So every program is a child of the main thread (see `child_processes.py`), and no state needs
-a lock. A program that keeps failing is restarted with exponential backoff and without an end, except during the start.
+One thread runs one loop, so every program is a child of the main thread (see `child_processes.py`), and no state needs
+a lock. A program that fails repeatedly is restarted with exponential backoff. Restarts are unlimited, except during the
+start.
 """
 
 import os
@@ -21,7 +22,7 @@ from shared.runtime.retry import backoff_seconds
 TICK_SECONDS = 0.1
 FIRST_RESTART_SECONDS = 0.25
 SLOWEST_RESTART_SECONDS = 5.0
-BACKOFF_RESET_SECONDS = 10.0  # a program that ran for longer restarts with the first delay
+BACKOFF_RESET_SECONDS = 10.0  # if a program has run for longer, its next restart has the shortest delay
 STEADY_SECONDS = 1.0
 FAILURES_AT_START = 4
 LINE_LIMIT_BYTES = 64 * 1024
@@ -33,7 +34,7 @@ class Interrupted(Exception):
 
 
 class ProgramFailed(Exception):
-    """A program failed, cannot start, or was not ready in time; the message says which."""
+    """A program failed, could not start, or was not ready in time. The message names the program and the reason."""
 
 
 @dataclass(slots=True)
@@ -49,14 +50,14 @@ class _Child:
 
 
 class Supervisor:
-    """A set of supervised programs."""
+    """A supervisor of several programs. All methods must be called from the main thread."""
 
     def __init__(
         self, *, output: TextIO | None = None, record: Callable[[str, str], None] | None = None
     ) -> None:
-        """Create a supervisor that passes each line of output, with its program's name, to `record`.
+        """Create a supervisor that passes each line of output to `record`, together with the program's name.
 
-        Without `record` it prints the lines, prefixed with the names.
+        Without `record`, the supervisor prints each line with the program's name as a prefix.
         """
         self._output: TextIO | None = output or sys.stdout
         self._record = record
@@ -65,7 +66,7 @@ class Supervisor:
         self._signals = 0
 
     def install_signal_handlers(self) -> None:
-        """Handle SIGINT, SIGTERM and SIGHUP: the first stops all programs, a second kills those still running."""
+        """Handle SIGINT, SIGTERM and SIGHUP. A first signal stops all programs, and a second signal kills them."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._count_signal)
 
@@ -85,14 +86,14 @@ class Supervisor:
             raise ProgramFailed(f"{program.name} failed with {_describe(child.process.returncode)}")
 
     def run_until(self, condition: Callable[[], bool], *, what: str, timeout_seconds: float) -> None:
-        """Supervise until the condition holds.
+        """Supervise the programs until the condition holds.
 
         Raises Interrupted at a stop signal, and ProgramFailed at the timeout or if a program fails four times.
         """
         deadline = time.monotonic() + timeout_seconds
         while not condition():
             self._tick()
-            # During the start, fail after a few attempts: endless restarts would hide a wrong setting.
+            # Fail after a few attempts during the start, because endless restarts would hide a wrong setting.
             failing = [child.program.name for child in self._children if child.failures >= FAILURES_AT_START]
             if failing:
                 raise ProgramFailed(f"{', '.join(failing)} cannot start; see the log lines above")
@@ -100,25 +101,25 @@ class Supervisor:
                 raise ProgramFailed(f"{what}: not ready after {timeout_seconds:.0f} seconds")
 
     def is_steady(self) -> bool:
-        """Return whether every program runs, and has run for at least a second."""
+        """Return whether every program has been running for at least a second."""
         latest_start = time.monotonic() - STEADY_SECONDS
         return all(
             child.process.poll() is None and child.started_at < latest_start for child in self._children
         )
 
     def run(self) -> NoReturn:
-        """Supervise until a stop signal, then raise Interrupted."""
+        """Supervise the programs until a stop signal, then raise Interrupted."""
         while True:
             self._tick()
 
     def stop_all(self) -> None:
-        """Stop all programs, highest stage first; kill those that exceed their stop time."""
+        """Stop all programs, highest stage first. Kill programs that do not end within their stop time."""
         for stage in sorted({child.program.stage for child in self._children}, reverse=True):
             self._stop_stage([child for child in self._children if child.program.stage == stage])
         self._children.clear()
 
     def log(self, text: str, *, name: str = "quartermaster") -> None:
-        """Print a line with a name as its prefix."""
+        """Print a line that begins with a name."""
         self._print(f"{name:<{NAME_WIDTH}}| {text}\n")
 
     def print_line(self, text: str) -> None:
@@ -142,10 +143,10 @@ class Supervisor:
 
     def _handle_exit(self, child: _Child, now: float) -> None:
         self._drain(child)
-        kill(child.process)  # other processes of its session
+        kill(child.process)  # kill other processes of the program's session
         if not child.restart:
             return
-        # Not 0 after a long run: a failure is one, and the delay grows again if more follow.
+        # Set 1 and not 0 after a long run: this failure counts, and further failures must increase the delay.
         child.failures = 1 if now - child.started_at > BACKOFF_RESET_SECONDS else child.failures + 1
         delay = backoff_seconds(child.failures, first=FIRST_RESTART_SECONDS, longest=SLOWEST_RESTART_SECONDS)
         child.restart_at = now + delay
@@ -171,7 +172,7 @@ class Supervisor:
         deadline = time.monotonic() + max((child.program.stop_seconds for child in running), default=0)
         signals_before = self._signals
         while any(child.process.poll() is None for child in running):
-            # A signal that arrives during the stop is the second: the user does not want to wait.
+            # Stop waiting if a signal arrives during the stop: a second signal means that the user does not wait.
             if time.monotonic() > deadline or self._signals > signals_before:
                 break
             self._read_outputs()
@@ -183,7 +184,7 @@ class Supervisor:
 
     def _register_output(self, child: _Child) -> None:
         if child.process.stdout is not None:
-            # A read must never block: the one thread serves all programs.
+            # Disable blocking reads, because one thread serves all programs.
             os.set_blocking(child.process.stdout.fileno(), False)
             self._selector.register(child.process.stdout, selectors.EVENT_READ, child)
 
@@ -195,7 +196,7 @@ class Supervisor:
             self._read(key.data)
 
     def _read(self, child: _Child) -> bool:
-        """Print the child's new output. Return whether there may be more."""
+        """Print the new output of a child. Return whether more output may be available."""
         stream = child.process.stdout
         if stream is None or stream.closed:
             return False
@@ -208,7 +209,7 @@ class Supervisor:
             stream.close()
             return False
         *lines, child.partial = (child.partial + chunk).split(b"\n")
-        # An endless line must not fill the memory: print it in pieces.
+        # Print a long line in pieces, so that an endless line does not fill the memory.
         if len(child.partial) >= LINE_LIMIT_BYTES:
             lines, child.partial = [*lines, child.partial], b""
         self._show(child, lines)
@@ -238,13 +239,13 @@ class Supervisor:
         try:
             self._output.write(text)
             self._output.flush()
-        except BrokenPipeError:  # the reader has gone; the programs continue
+        except BrokenPipeError:  # the reader of the output has ended; the programs continue without output
             self._output = None
         except OSError:
-            pass  # for example a full disk: only this line is lost
+            pass  # for example, the disk is full: lose only this line
 
     def _count_signal(self, _number: int, _frame: FrameType | None) -> None:
-        # Only count: an exception raised here could interrupt spawn() and leave a child that nothing stops.
+        # Only count the signal: an exception here could interrupt spawn() and leave a child that no code stops.
         self._signals += 1
 
 
