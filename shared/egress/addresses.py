@@ -1,7 +1,8 @@
-"""SSRF protection: which IP addresses may be connected to.
+"""SSRF protection: decide to which IP addresses the service may connect.
 
-An allowlist: global IPv4 and global unicast IPv6, without tunnels into other networks, test networks and cloud
-endpoints. `ipaddress` alone takes NAT64, 6to4 relays and Azure's wire server for public.
+Only global IPv4 and global unicast IPv6 addresses are allowed, except tunnels into other networks, test networks and
+cloud endpoints. The module `ipaddress` is not enough: it classifies NAT64, 6to4 relays and Azure's wire server as
+public.
 """
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -55,11 +56,11 @@ _NEVER = tuple(
         "ff00::/8",
     )
 )
-"""Cloud metadata servers and the ranges that can hide them: refused even where private addresses are allowed."""
+"""Cloud metadata servers and the ranges that can embed their addresses. They are always refused."""
 
 
 def is_address(host: str) -> bool:
-    """Return whether a host is an IP address in its usual form, for which no name server is asked."""
+    """Return whether a host is an IP address in its usual form, which needs no name resolution."""
     try:
         _parse(host)
     except ValueError:
@@ -76,7 +77,7 @@ def is_public(address: str) -> bool:
 
 
 def is_private(address: str) -> bool:
-    """Return whether an address is of a private network or this host, and not one that is never allowed."""
+    """Return whether an address belongs to a private network or to this host, and is not always refused."""
     parsed = _parse(address)
     return not is_public(address) and not any(
         parsed in network for network in _NEVER if network.version == parsed.version
@@ -85,6 +86,6 @@ def is_private(address: str) -> bool:
 
 def _parse(address: str) -> IPv4Address | IPv6Address:
     parsed = ip_address(address.partition("%")[0])
-    # A mapped address (::ffff:a.b.c.d) connects to the IPv4 address, so the IPv4 rules apply.
+    # Check the embedded IPv4 address: a connection to a mapped address (::ffff:a.b.c.d) goes to a.b.c.d.
     mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
     return mapped or parsed

@@ -1,8 +1,8 @@
-"""SSRF protection: connections only to addresses that the policy allows.
+"""SSRF protection: connect only to addresses that the policy allows.
 
-A connection resolves its host once, checks every address, and connects to the checked address: DNS rebinding, redirects
-and unusual spellings of an address gain nothing. TLS still checks the host's name. Each connection serves one request,
-without a proxy.
+A connection resolves its host once, checks every address, and connects to a checked address. So DNS rebinding,
+redirects and unusual spellings of an address cannot bypass the check. TLS still checks the host's name. Each
+connection serves one request, without a proxy.
 """
 
 import http.client
@@ -28,14 +28,14 @@ from shared.egress.policy import EgressPolicy
 from shared.runtime.tcp_keepalive import KEEPALIVE_OPTIONS
 
 CONNECT_SECONDS = 10.0
-"""The time for one address to accept; a host may have several."""
+"""The time within which one address must accept the connection. A host may have several addresses."""
 MAX_ADDRESSES = 4
 MAX_LINE_BYTES = 65_537
 _INTERIM = range(102, 200)
 
 
 class Guard:
-    """Opens the checked socket of one request."""
+    """Opens the socket of one request, after checking its address."""
 
     def __init__(self, policy: EgressPolicy, deadline: Deadline, connect_seconds: float) -> None:
         self._policy = policy
@@ -45,7 +45,8 @@ class Guard:
     def connect(self, host: str, port: int) -> socket.socket:
         """Connect to a host. Raises AddressRefused, ConnectionFailed and FetchTimedOut."""
         addresses = self._resolve(host, port)
-        # All addresses: a name with one private address among public ones is an attack or a mistake.
+        # Require that all addresses are allowed: a name with both public and private addresses is an attack or a
+        # mistake.
         if not addresses or not all(self._policy.is_allowed(address) for address in addresses):
             raise AddressRefused if addresses else ConnectionFailed
         for address in addresses[:MAX_ADDRESSES]:
@@ -56,7 +57,7 @@ class Guard:
         raise ConnectionFailed
 
     def note_sent(self) -> None:
-        """Record that bytes of the request leave now."""
+        """Record that bytes of the request are about to be sent."""
         self._deadline.has_sent = True
 
     def _watched(self, connection: socket.socket) -> socket.socket:
@@ -68,7 +69,7 @@ class Guard:
         return connection
 
     def _resolve(self, host: str, port: int) -> Sequence[str]:
-        """Resolve a name in a thread, because a name server may take minutes, and nothing interrupts the resolver."""
+        """Resolve a name in a thread, because a resolution may take minutes and cannot be interrupted."""
         if is_address(host):
             return self._ask_resolver(host, port)
         found: list[Sequence[str]] = []
@@ -115,13 +116,13 @@ class _Lines(io.BufferedReader):
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or size < 0:
-            # A chunk of negative length would be read to the end of everything that the source sends.
+            # Refuse a chunk of negative length: read(-1) would read everything that the source sends.
             raise http.client.IncompleteRead(b"")
         return super().read(size)
 
 
 class _WholeHead(http.client.HTTPResponse):
-    """A response with a head that must end with an empty line; a truncated head would pass for an empty body."""
+    """A response whose head must end with an empty line. Otherwise a truncated head would look like an empty body."""
 
     def begin(self) -> None:
         self.fp = lines = _Lines(self.fp.detach())
@@ -130,7 +131,7 @@ class _WholeHead(http.client.HTTPResponse):
             raise http.client.IncompleteRead(b"")
 
     def _read_status(self) -> tuple[str, int, str]:
-        """Skip every interim response (RFC 9110, 15.2), because `http.client` skips 100 alone."""
+        """Skip every interim response (RFC 9110, 15.2), because `http.client` skips only status 100."""
         version, status, reason = super()._read_status()  # type: ignore[misc]
         is_interim = status in _INTERIM
         return version, http.client.CONTINUE if is_interim else status, reason
@@ -147,8 +148,8 @@ class _GuardedConnection(HTTPConnection):
         return self._guard.connect(self.host.strip("[]"), self.port)
 
     def send(self, data: Any) -> None:
-        """Send bytes of the request, after connecting if necessary."""
-        # Connect before the note, so that a refused address counts as not sent.
+        """Send bytes of the request. Connect first if there is no connection."""
+        # Connect before note_sent(), so that a request to a refused address is recorded as not sent.
         if self.sock is None:
             self.connect()
         self._guard.note_sent()
@@ -168,7 +169,7 @@ class _SecurePool(HTTPSConnectionPool):
 
 
 class GuardedAdapter(HTTPAdapter):
-    """The transport adapter of one request."""
+    """The transport adapter of `requests` for one request, with a guarded connection."""
 
     def __init__(self, policy: EgressPolicy, deadline: Deadline, connect_seconds: float) -> None:
         super().__init__(max_retries=0)
@@ -202,7 +203,7 @@ class GuardedAdapter(HTTPAdapter):
         super().close()
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """Leave the pool unchanged: it always verifies, with cached certificate authorities."""
+        """Do nothing, because the pool always verifies certificates, with cached certificate authorities."""
 
 
 @lru_cache(maxsize=8)

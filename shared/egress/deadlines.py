@@ -1,8 +1,8 @@
-"""A deadline for a whole request, from name resolution to the last byte, and a minimum rate.
+"""A deadline for a whole request, from name resolution to the last byte, and a minimum rate of reception.
 
-Socket timeouts restart with every byte, so a timer shuts the connection down at the deadline, or as soon as the
-source falls below its rate. A thread that watches many exchanges may replace the timer. `http.client` takes a
-truncated header block for a complete one: call `check` before trusting what was read.
+A socket timeout restarts with every byte. So a timer shuts the connection down at the deadline, or when the source
+sends more slowly than the minimum rate. A thread that watches many exchanges may replace the timer. `http.client`
+accepts a truncated header block as complete, so call `check` before you use a result.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ from shared.egress.errors import FetchTimedOut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """The slowest rate allowed: no limit for `grace_seconds`, then a minimum average."""
+    """The minimum rate: none for `grace_seconds`, and after that a minimum average."""
 
     grace_seconds: float
     minimum_bytes_per_second: int
 
     def seconds_for(self, received_bytes: int) -> float:
-        """Return the seconds within which this many bytes must have arrived and more follow."""
+        """Return the seconds that a source may take if it has sent so many bytes; more bytes extend this time."""
         return self.grace_seconds + received_bytes / self.minimum_bytes_per_second
 
 
@@ -33,7 +33,7 @@ class Deadline:
     """The time limit of a request, used as a context manager."""
 
     def __init__(self, seconds: float, pace: Pace | None = None, *, has_timer: bool = True) -> None:
-        """Create a deadline. Without a timer another thread must call `abort_if_over` at short intervals."""
+        """Create a deadline. Without a timer, another thread must call `abort_if_over` at short intervals."""
         self._has_timer = has_timer
         self._seconds = seconds
         self._pace = pace
@@ -66,51 +66,55 @@ class Deadline:
 
     @property
     def remaining_seconds(self) -> float:
-        """The remaining time, always above 0: as a socket timeout 0 means non-blocking."""
+        """The remaining time. It is always greater than 0, because a socket timeout of 0 means non-blocking."""
         return max(self._ends_at - time.monotonic(), 0.001)
 
     def count(self, received_bytes: int) -> None:
-        """Count received bytes, which extend the time that the pace allows."""
+        """Count received bytes. They extend the time that the minimum rate allows."""
         self._received_bytes += received_bytes
 
     @contextlib.contextmanager
     def processing(self) -> Iterator[None]:
-        """Process received data during a block: the pace does not count this time, the deadline does."""
+        """Process received data in a block.
+
+        The minimum rate does not include the time of the block; the deadline does.
+        """
         self._processing_since = began = time.monotonic()
         try:
             yield
         finally:
-            # In this order: for a moment the time counts twice for us, and never against the source.
+            # Add the time before the start is cleared: another thread may count the time twice for a moment, which
+            # favours the source. In the other order, the time would count against the source.
             self._processing_seconds += time.monotonic() - began
             self._processing_since = None
 
     def check(self) -> None:
-        """Raise FetchTimedOut if the time is over."""
+        """Raise FetchTimedOut if the deadline has passed or the source is too slow."""
         if self._has_passed:
             raise FetchTimedOut
 
     def watch(self, connection: socket.socket) -> None:
-        """Shut this connection down when the time is over. Raises FetchTimedOut if it is already."""
-        # A duplicate, because TLS detaches the descriptor from the socket that it wraps.
+        """Shut this connection down when the time is over. Raises FetchTimedOut if the time is already over."""
+        # Keep a duplicate of the socket, because TLS detaches the descriptor from the socket that it wraps.
         duplicate = connection.dup()
         with self._lock:
             self._watched.append(duplicate)
         self.check()
 
     def abort_if_over(self) -> bool:
-        """Abort the request if its time is over; return whether it is."""
+        """Abort the request if its time is over. Return whether the time is over."""
         is_over = time.monotonic() >= self._ends_at
         if is_over:
             self.abort()
         return is_over
 
     def abort(self) -> None:
-        """End the time now, from another thread; the reading thread gets FetchTimedOut."""
+        """End the request's time now. Another thread calls this; the thread that reads gets FetchTimedOut."""
         with self._lock:
             self._has_passed = True
             for watched in self._watched:
                 with contextlib.suppress(OSError):
-                    # shutdown() and not close(), which would not wake the thread that reads.
+                    # Call shutdown() and not close(): close() would not wake the thread that reads.
                     watched.shutdown(socket.SHUT_RDWR)
 
     @property
@@ -128,11 +132,11 @@ class Deadline:
         with self._lock:
             if not self._is_over:
                 self._timer = threading.Timer(self.remaining_seconds, self._on_timer)
-                # A pending timer must not keep the process alive.
+                # Make the timer a daemon thread, so that a pending timer does not keep the process alive.
                 self._timer.daemon = True
                 self._timer.start()
 
     def _on_timer(self) -> None:
-        """Abort, or set the timer again if bytes that arrived meanwhile have extended the time."""
+        """Abort the request. If received bytes have extended the time, set the timer again instead."""
         if not self.abort_if_over():
             self._set_timer()

@@ -1,4 +1,4 @@
-"""Why a request to another server failed.
+"""Errors of requests to other servers.
 
     EgressError
     ├── AddressRefused, SchemeRefused, UrlRefused, HeaderRefused    never sent: the policy forbids it
@@ -6,8 +6,8 @@
     ├── SourceStatusError                                           its status decides
     └── FetchTimedOut, ConnectionFailed, SourceTruncated            transient
 
-No error holds a URL's path or query, which may be secret. They are raised `from None`, because the exceptions of
-`requests` hold them.
+A URL's path and query may be secret, so no error contains them. The exceptions of `requests` contain them, so the
+errors of this module are raised `from None`.
 """
 
 from shared.errors import DomainError, Kind

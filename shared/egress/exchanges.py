@@ -1,7 +1,7 @@
-"""One request and the head of its response; failures are raised as this package's errors.
+"""Send one request and read the head of its response. Failures are raised as the errors of this package.
 
-Only the transport adapter of `requests` is used: a session would add redirects, cookies, `.netrc` credentials and the
-environment's proxies.
+This module uses only the transport adapter of `requests`, because a session would follow redirects and would use
+cookies, `.netrc` credentials and the proxies of the environment.
 """
 
 import http.client
@@ -56,7 +56,7 @@ class Request:
 
 
 class Reply:
-    """A response after its head was read; `chunks` reads the body while the exchange is open."""
+    """A response whose head was read. While the exchange is open, `chunks` reads the body."""
 
     def __init__(self, response: requests.Response, deadline: Deadline) -> None:
         self._response = response
@@ -66,9 +66,9 @@ class Reply:
 
     @property
     def content_length(self) -> int | None:
-        """The announced length, or None. Raises SourceTruncated for a value that is no number."""
+        """The announced length; None if there is none. Raises SourceTruncated if the value is not a number."""
         announced = self.headers.get("Content-Length")
-        # With Transfer-Encoding the length does not count (RFC 9112, 6.3).
+        # Ignore Content-Length if there is a Transfer-Encoding (RFC 9112, 6.3).
         if announced is None or "Transfer-Encoding" in self.headers:
             return None
         if not _LENGTH.fullmatch(announced):
@@ -76,7 +76,10 @@ class Reply:
         return int(announced)
 
     def require_length_within(self, maximum_bytes: int) -> int | None:
-        """Return the announced length. Raises MediaTooLarge before a too long body is read."""
+        """Return the announced length.
+
+        Raises MediaTooLarge if it exceeds `maximum_bytes`; the body is then not read.
+        """
         length = self.content_length
         if length is not None and length > maximum_bytes:
             raise MediaTooLarge
@@ -84,11 +87,11 @@ class Reply:
 
     @property
     def retry_after_seconds(self) -> int | None:
-        """The wait that `Retry-After` asks for, at most a day; None without the header."""
+        """The seconds to wait by the header `Retry-After`, at most a day; None if the response has no such header."""
         return _retry_after_seconds(self.headers.get("Retry-After"))
 
     def check_encoding(self) -> None:
-        """Raise EncodingRefused for a body that would have to be decompressed."""
+        """Raise EncodingRefused if the body is compressed or encoded in another way."""
         codings = f"{self.headers.get('Content-Encoding', '')},{self.headers.get('Transfer-Encoding', '')}"
         if {coding.strip().lower() for coding in codings.split(",")} - {"", "identity", "chunked"}:
             raise EncodingRefused
@@ -111,7 +114,7 @@ class Reply:
                 yield piece
 
     def arriving(self, maximum_bytes: int) -> Iterator[bytes]:
-        """Yield each piece of a streamed body as soon as it arrives. Raises as `chunks` does."""
+        """Yield each piece of a streamed body as soon as the piece arrives. Raises the errors that `chunks` raises."""
         received = 0
         while True:
             with translated(self._deadline, SourceTruncated):
@@ -147,7 +150,7 @@ def exchange(
         try:
             yield Reply(response, deadline)
         finally:
-            # Close the connection and not only the response, which would read the rest of the body.
+            # Close the connection: closing only the response would read the rest of the body.
             response.raw.close()
     finally:
         adapter.close()
@@ -155,7 +158,10 @@ def exchange(
 
 @contextmanager
 def translated(deadline: Deadline, otherwise: type[EgressError] = ConnectionFailed) -> Iterator[None]:
-    """Raise this package's errors for a block's failures; after the deadline, even success is FetchTimedOut."""
+    """Translate the exceptions of a block into the errors of this package.
+
+    If the deadline has passed at the end of the block, raise FetchTimedOut even if the block succeeded.
+    """
     try:
         yield
     except _FAILURES as error:
@@ -167,7 +173,7 @@ def translated(deadline: Deadline, otherwise: type[EgressError] = ConnectionFail
 def _prepare(request: Request) -> requests.PreparedRequest:
     headers = CaseInsensitiveDict({"User-Agent": USER_AGENT, "Accept": "*/*"})
     headers.update(request.headers)
-    # Set after the caller's headers: no content is ever decompressed, and no connection reused.
+    # Override the caller's headers, so that no content is compressed and no connection is reused.
     headers["Accept-Encoding"] = "identity"
     headers["Connection"] = "close"
     prepared = requests.PreparedRequest()
@@ -185,7 +191,7 @@ def _prepare(request: Request) -> requests.PreparedRequest:
 
 def _translate(error: Exception, otherwise: type[EgressError]) -> EgressError:
     reasons = list(_reasons(error))
-    # In this order: urllib3 wraps a timeout or a truncation in a more general error.
+    # Check for the specific reasons first: urllib3 wraps a timeout or a truncation in a more general error.
     if any(isinstance(reason, _TIMEOUTS) for reason in reasons):
         return FetchTimedOut()
     if any(isinstance(reason, _TRUNCATIONS) for reason in reasons):
@@ -200,7 +206,7 @@ _TRUNCATIONS = (http.client.IncompleteRead, urllib3.exceptions.IncompleteRead)
 
 
 def _reasons(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes, wherever its library stores them."""
+    """Yield an error and all its causes. Libraries store a cause in different attributes."""
     seen: list[BaseException] = []
     waiting: list[object] = [error]
     while waiting and len(seen) < 16:  # noqa: PLR2004 (libraries nest three or four)
@@ -221,5 +227,5 @@ def _retry_after_seconds(value: str | None) -> int | None:
     except (ValueError, OverflowError):
         return None
     seconds = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - time.time())
-    # A date in the past means now.
+    # Return 0 if the date is in the past.
     return min(max(seconds, 0), MAX_RETRY_AFTER_SECONDS)

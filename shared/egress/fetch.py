@@ -1,6 +1,7 @@
-"""Fetch what others point at, protected against SSRF (`connections.py`).
+"""Fetch URLs that other parties chose, protected against SSRF (`connections.py`).
 
-Credentials reach only the hosts they are for. No source decides how long a fetch lasts or how much of it is kept.
+Credentials are sent only to the hosts for which they are meant. The caller limits the duration of a fetch and the
+size of its content.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -25,15 +26,15 @@ Follow = Callable[[Target, str], Target]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """Limits on what a source may cost."""
+    """The limits of one fetch: size, time, rate and redirects."""
 
     maximum_bytes: int
     deadline_seconds: float
-    """For the whole fetch: name resolution, connections, redirects and the last byte."""
+    """The time limit of the whole fetch: name resolution, connections, redirects and the last byte."""
     idle_seconds: float
-    """Between two bytes."""
+    """The longest time between two received bytes."""
     pace: Pace | None = None
-    """The minimum rate of the whole fetch; None for no minimum."""
+    """The minimum rate of the whole fetch; None if there is no minimum."""
     maximum_redirects: int = 3
 
 
@@ -52,10 +53,10 @@ class FetchedContent:
     _maximum_bytes: int
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the body, once.
+        """Yield the body. The body can be read only once.
 
-        Raises MediaTooLarge, SourceTruncated, FetchTimedOut and ConnectionFailed: then discard everything read
-        before.
+        Raises MediaTooLarge, SourceTruncated, FetchTimedOut and ConnectionFailed. After an error, discard everything
+        that was read before.
         """
         for chunk in self._reply.chunks(self._maximum_bytes):
             self.bytes_read += len(chunk)
@@ -71,10 +72,11 @@ def fetch(
     headers: Mapping[str, str] | None = None,
     trusted_hosts: Collection[str] = frozenset(),
 ) -> Iterator[FetchedContent]:
-    """GET a URL, following redirects; read the body within the context. Raises the errors of `errors.py`.
+    """GET a URL and follow redirects. Read the body within the context. Raises the errors of `errors.py`.
 
-    `headers` count as credentials. They go over https only (unless the policy allows http): to the first host and,
-    after a redirect, to `trusted_hosts`. Once a redirect has led elsewhere, no later host gets them.
+    `headers` are treated as credentials. They are sent to the first host and, after a redirect, to `trusted_hosts`.
+    They are sent only over https, unless the policy allows http. After a redirect to any other host, no later host
+    gets the headers.
     """
     secrets = dict(headers or {})
     check_headers(secrets)
@@ -109,9 +111,10 @@ def ask(
     deadline_seconds: float = 15.0,
     idle_seconds: float = 10.0,
 ) -> bytes:
-    """Call an API over https and return its response's body; redirects are not followed.
+    """Call an API over https and return the body of the response. Redirects are not followed.
 
-    Raises SourceStatusError, with the API's explanation, for any status but 200, and the other errors of `errors.py`.
+    Raises SourceStatusError, which has the API's explanation, if the status is not 200, and the other errors of
+    `errors.py`.
     """
     check_headers(headers or {})
     target = parse_url(url, policy, with_secrets=True)
@@ -132,7 +135,7 @@ def ask(
 
 
 def _read_refusal(reply: Reply) -> bytes:
-    """Return the body of an error response; empty if it is too long or breaks off."""
+    """Return the body of an error response; empty bytes if the body is too long or incomplete."""
     try:
         return b"".join(reply.chunks(REFUSAL_BYTES))
     except EgressError:
@@ -142,10 +145,10 @@ def _read_refusal(reply: Reply) -> bytes:
 def _follow_redirects(
     stack: ExitStack, send: Send, request: Request, trusted_hosts: Collection[str], follow: Follow, limit: int
 ) -> Reply:
-    """Return the first response that is no redirect; its exchange stays open as long as the stack."""
+    """Return the first response that is not a redirect. Its exchange stays open until the stack is closed."""
     first = request.target
     for _ in range(limit + 1):
-        # The exchange of a redirect is closed before the next request; the last one is moved to the caller's stack.
+        # Close the exchange of a redirect before the next request. Move the last exchange to the caller's stack.
         with ExitStack() as hop:
             reply = hop.enter_context(send(request))
             location = reply.headers.get("Location")
@@ -153,7 +156,7 @@ def _follow_redirects(
                 stack.enter_context(hop.pop_all())
                 return reply
         target = follow(request.target, location)
-        # Once dropped, the headers do not come back: `request` is replaced for all later hops.
+        # Replace `request` for all later hops, so that headers that were dropped once are never sent again.
         is_trusted = _may_see_secrets(target, first, trusted_hosts)
         request = replace(request, target=target, headers=request.headers if is_trusted else {})
     raise TooManyRedirects

@@ -1,4 +1,4 @@
-"""Count and log each outgoing request by its host only: a URL's path or query may be secret."""
+"""Count and log each outgoing request. Only the host is logged, because a URL's path or query may be secret."""
 
 import time
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ for _purpose in PURPOSES:  # created at 0: an alert on increase() misses a serie
 
 @dataclass(slots=True, kw_only=True)
 class Observation:
-    """The result of a request, filled in before it ends."""
+    """The result of a request. The caller sets its attributes before the request ends."""
 
     received_bytes: int = 0
 

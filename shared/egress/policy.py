@@ -1,4 +1,4 @@
-"""The operator's rules for outgoing requests, as one value that every such request takes."""
+"""The operator's rules for outgoing requests: one value that is passed to every outgoing request."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ WEB_PORTS = frozenset({80, 443})
 
 
 def resolve(host: str, port: int) -> Sequence[str]:
-    """Return every address of a host by the system's resolver. Raises OSError."""
+    """Return all addresses of a host that the system's resolver finds. Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EgressPolicy:
-    """Which addresses, schemes and ports are allowed; the defaults are the strict rules."""
+    """The rules for allowed addresses, schemes and ports. The defaults are the strictest rules."""
 
     allow_private: bool = False
-    """Also allow private networks and this host, at any port; never metadata servers."""
+    """Whether private networks, this host and all ports are allowed too. Metadata servers are never allowed."""
     allow_http: bool = False
-    """Also allow credentials and notifications without TLS. Content without credentials may always use http."""
+    """Whether credentials and notifications may be sent without TLS.
+
+    Content without credentials may always use http.
+    """
     resolve: Resolve = resolve
     ca_bundle: str | None = None
     """A file of certificate authorities to trust instead of the public ones."""
@@ -37,9 +40,9 @@ class EgressPolicy:
         return cls(allow_private=settings.egress_allow_private, allow_http=settings.egress_allow_http)
 
     def is_allowed(self, address: str) -> bool:
-        """Return whether an address may be connected to."""
+        """Return whether the service may connect to an address."""
         return is_public(address) or (self.allow_private and is_private(address))
 
     def is_port_allowed(self, port: int) -> bool:
-        """Return whether a port may be connected to."""
+        """Return whether the service may connect to a port."""
         return self.allow_private or port in WEB_PORTS

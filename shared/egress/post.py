@@ -1,6 +1,6 @@
 """Post a small body to a URL that another party chose, with the same protection as a fetch.
 
-Only the status counts: the response's body is not read, and a redirect is not followed.
+The result has only the status and `Retry-After`: the response's body is not read, and a redirect is not followed.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from shared.egress.urls import check_headers, parse_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostResult:
-    """The response's status and the wait it asks for."""
+    """The status of a response, and the wait that its `Retry-After` asks for."""
 
     status: int
     retry_after_seconds: int | None

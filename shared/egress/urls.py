@@ -1,6 +1,7 @@
-"""Check URLs and headers by their text; IP addresses are checked when a connection is opened.
+"""Check the text of URLs and headers. The addresses of host names are checked when a connection is opened.
 
-URLs are normalized as `requests` will send them, so that the host compared with the trusted ones is the host asked.
+URLs are normalized in the way in which `requests` sends them. So the host that is compared with the trusted hosts is
+the host to which the request is sent.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ RESERVED_HEADERS = frozenset(
         "range",
     }
 )
-"""Headers that the connection itself sets; `proxy-…` and `sec-…` are reserved too."""
+"""Headers that only the connection may set. Headers that begin with `proxy-` or `sec-` are reserved too."""
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f\\]")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
@@ -45,7 +46,7 @@ _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A URL that may be requested, and the server it names."""
+    """A URL that may be requested, and the scheme, host and port of its server."""
 
     url: str = field(repr=False)
     scheme: str
@@ -53,19 +54,22 @@ class Target:
     port: int
 
     def shares_origin(self, other: Target) -> bool:
-        """Return whether both have the same scheme, host and port."""
+        """Return whether both URLs have the same scheme, host and port."""
         return (self.scheme, self.host, self.port) == (other.scheme, other.host, other.port)
 
     def is_trusted(self, trusted_hosts: Collection[str]) -> bool:
-        """Return whether the host is among these; one with a leading dot covers the domain and all below it."""
+        """Return whether the host is trusted.
+
+        A trusted host with a leading dot includes the domain and its subdomains.
+        """
         return any(_is_or_is_below(self.host, trusted.lower()) for trusted in trusted_hosts)
 
 
 def parse_url(url: str, policy: EgressPolicy, *, with_secrets: bool) -> Target:
-    """Parse a URL to be requested, with credentials or without.
+    """Parse a URL that will be requested. `with_secrets` says whether the request has credentials.
 
-    Raises UrlRefused, SchemeRefused (not http(s), or http with credentials) and AddressRefused (a refused port, or a
-    refused IP address as host).
+    Raises UrlRefused. Raises SchemeRefused if the scheme is neither http nor https, or is http with credentials. Raises
+    AddressRefused if the port or an IP address as host is not allowed.
     """
     if len(url) > MAX_URL_CHARACTERS or _FORBIDDEN.search(url):
         raise UrlRefused
@@ -76,19 +80,23 @@ def parse_url(url: str, policy: EgressPolicy, *, with_secrets: bool) -> Target:
 
 
 def follow(target: Target, location: str, policy: EgressPolicy, *, with_secrets: bool) -> Target:
-    """Return the target of a redirect. Raises as `parse_url` does, also for a redirect from https to http."""
+    """Return the target of a redirect.
+
+    Raises the errors of `parse_url`, and SchemeRefused if https redirects to http.
+    """
     try:
-        # http.client decodes headers as Latin-1, but servers send UTF-8.
+        # Decode again as UTF-8, which servers send: http.client decodes headers as Latin-1.
         url = urljoin(target.url, location.encode("latin-1").decode("utf-8").strip(" "))
     except (ValueError, UnicodeError):
         raise UrlRefused from None
-    # A redirect back to http is treated like a URL with credentials: refused unless the policy allows http.
+    # Treat a redirect from https to http like a URL with credentials, so that it is refused unless the policy allows
+    # http.
     downgrades = target.scheme == "https" and not url.lower().startswith("https:")
     return parse_url(url, policy, with_secrets=with_secrets or downgrades)
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Raise HeaderRefused unless another party may choose these headers for our requests."""
+    """Raise HeaderRefused if another party may not choose one of these headers for requests of this service."""
     if len(headers) > MAX_HEADERS:
         raise HeaderRefused(f"At most {MAX_HEADERS} headers can be sent.")
     for name, value in headers.items():
@@ -109,7 +117,7 @@ def _normalize(url: str) -> str:
         prepared.prepare_url(url, None)
     except (requests.RequestException, ValueError):
         raise UrlRefused from None
-    # The fragment is never sent.
+    # Remove the fragment, because it is never sent.
     return (prepared.url or "").partition("#")[0]
 
 
@@ -121,7 +129,7 @@ def _target(url: str, policy: EgressPolicy) -> Target:
         raise UrlRefused from None
     if not parts.hostname or "@" in parts.netloc:
         raise UrlRefused
-    # A trailing dot names the same host.
+    # Remove a trailing dot, with which a name means the same host.
     target = Target(url=url, scheme=parts.scheme, host=parts.hostname.rstrip("."), port=port)
     if not policy.is_port_allowed(port) or _is_refused_address(target.host, policy):
         raise AddressRefused
@@ -129,7 +137,7 @@ def _target(url: str, policy: EgressPolicy) -> Target:
 
 
 def _is_refused_address(host: str, policy: EgressPolicy) -> bool:
-    """Return whether the host is a refused IP address: known now, before the URL is stored for later."""
+    """Return whether the host is an IP address that is not allowed. This check needs no name resolution."""
     return is_address(host) and not policy.is_allowed(host)
 
 

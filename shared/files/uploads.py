@@ -54,7 +54,8 @@ class UploadRequest:
     time_limit_seconds: float
 
 
-# The whole effect in one statement: one round trip, and either every row or, when the operation was done before, none.
+# One statement has the whole effect and needs one round trip. It inserts all rows, or none if the operation was already
+# executed.
 _COMMIT = """
 WITH operation AS (
     INSERT INTO file_operations
@@ -94,9 +95,9 @@ def upload(
     *,
     revalidate: Revalidate = no_revalidation,
 ) -> Receipt:
-    """Store the content as a new file of the caller's owner; a retry returns the first result.
+    """Store the content as a new file of the caller's owner. A retry returns the first result.
 
-    Receiving content may take hours, so the commit checks the caller's rights again.
+    The reception of content may take hours, so the commit checks the caller's rights again.
 
     Raises OwnerRequired, PermissionDenied, PayerMismatch, OperationConflict, OperationInProgress, ValidationFailed,
     StorageUnpaid, the errors of content in `errors.py`, BlobStoreUnavailable, StorageFull, ServiceUnavailable.
@@ -105,8 +106,9 @@ def upload(
     operation = prechecked.operation
     authorize_again = partial(_authorize_again, revalidate, caller, owner)
     if prechecked.outcome is not None:
-        # Read the body although the result is known: only its digest shows that this is the same request. The result
-        # describes a file, so a caller that was revoked while sending must not get it.
+        # Read the body although the result is known: only its digest shows that this is the same request. Then
+        # authorize the caller again: a caller that was revoked while it sent the body must not get a description of
+        # the file.
         content = receive(DiscardSink())
         authorize_again()
         return replay(store, prechecked.outcome, content)
@@ -125,7 +127,7 @@ def upload(
         return replay(store, get_outcome(database, operation), content)
     return Receipt(
         version=staged.version(row, content, file_id=file_id, revision=1),
-        # The route sets the purpose; messaging media comes in by `imports.py` alone.
+        # Every upload has this purpose. Only `imports.py` stores messaging media.
         purpose=Purpose.AGENT_ARTIFACT,
         retention_expires_at=request.retention_expires_at,
         availability=staged_availability(store),
@@ -134,9 +136,9 @@ def upload(
 
 
 def precheck_upload(database: Database, caller: Caller, request: UploadRequest) -> tuple[Owner, Prechecked]:
-    """Check all that can be refused before the content is received, and find an earlier attempt's result.
+    """Make all checks that do not need the content, and find an earlier attempt's result.
 
-    Raises as `upload` does before it receives content.
+    Raises the errors that `upload` raises before it receives content.
     """
     owner = _authorize(caller, request)
     operation = _operation(caller, owner, request)

@@ -1,8 +1,9 @@
-"""Label content by its declared type and its first bytes; refuse dangerous content under a harmless type.
+"""Choose the media type of content from its declared type and first bytes; refuse content that is dangerous to open.
 
-The declared type stays if the signature is of its family, or if there is no signature to compare. It becomes
-`application/octet-stream` if the content differs. A page, script or program declared as inert media is refused: it is
-an attack, or a login page instead of the media (docs/specification/media.md#media-types).
+The declared type is kept if the content's signature has the same top-level type, or if there is no signature to
+compare. If the content differs from the declared type, the result is `application/octet-stream`. A page, script or
+program that is declared as inert media is refused, because it is an attack or a login page
+(docs/specification/media.md#media-types).
 """
 
 from shared.media.errors import MediaTypeMismatch
@@ -16,10 +17,12 @@ def label(declared: str | None, head: bytes) -> str:
     """Return the media type to store for content that starts with `head`. Raises MediaTypeMismatch."""
     sniffed = sniff(head)
     if declared is None:
-        # A page or program must be declared as such: the content alone never makes it one.
+        # Without a declared type, return only a harmless type: content is a page or program only if it is declared as
+        # one.
         return sniffed.media_type if sniffed is not None and sniffed.nature is Nature.INERT else UNKNOWN
     essence = essence_of(declared)
-    # Kept generic even if the content is recognized: the sender chose it, and browsers then download it.
+    # Keep a generic type even if the content is recognized: the sender chose the type, with which browsers download
+    # the file.
     if essence in _CLAIM_NOTHING:
         return UNKNOWN
     if sniffed is None:
@@ -30,7 +33,7 @@ def label(declared: str | None, head: bytes) -> str:
 
 
 def claim_of(media_type: str | None) -> str | None:
-    """Return a media type unless it is a generic one, which many servers send for everything; None then."""
+    """Return the media type; None if it is a generic type, which many servers send for any content."""
     return None if media_type is None or essence_of(media_type) in _CLAIM_NOTHING else media_type
 
 
@@ -40,14 +43,14 @@ def essence_of(media_type: str) -> str:
 
 
 def suffix_of(media_type: str) -> str:
-    """Return the suffix for a file without a name; empty for types without a usual one."""
+    """Return the suffix for a file without a name; empty for a type that has no usual suffix."""
     return _SUFFIXES.get(essence_of(media_type), "")
 
 
 def _label_active(declared: str, essence: str, sniffed: DetectedType) -> str:
     family = essence.partition("/")[0]
     if sniffed.nature is Nature.PAGE:
-        # Any text type is harmless as a label, because downloads are never rendered.
+        # Accept any declared text type: it is harmless, because browsers never render a download.
         is_honest = family == "text" or essence == "application/xml" or essence.endswith("+xml")
     else:
         is_honest = essence in _PROGRAM_TYPES or (family == "text" and "text" in sniffed.families)
@@ -63,7 +66,7 @@ def _agrees(essence: str, sniffed: DetectedType) -> bool:
     return family in sniffed.families
 
 
-# Content of these types always starts with its signature; MP3, AAC and MPEG streams may start anywhere.
+# Content of these types always starts with a signature. Exclude MP3, AAC and MPEG: such streams may start anywhere.
 _ALWAYS_SIGNED = frozenset(
     {signature.sniffed.media_type for signature in SIGNATURES} - {"audio/mpeg", "audio/aac", "video/mpeg"}
 ) | {"video/mp4", "audio/mp4", "video/quicktime", "image/heic", "image/heif", "image/avif", "application/ogg"}

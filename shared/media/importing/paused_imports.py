@@ -1,10 +1,11 @@
-"""Paused imports (state `Held`): an administrator must fix credentials, pay, enable or permit something first.
+"""Pause and resume imports (state `Held`) that wait until an administrator has resolved an error.
 
-A paused import costs no attempt and is no backlog. It is queued again when its network's settings change; when its
-distribution may import again after a change in its organization (credits, permissions, enabling: all of it is in the
-audit log); and at growing intervals, for changes outside this service. A check costs as much as there are
-organizations with paused imports, and organizations take turns. An import that stays paused fails when its record
-would be deleted.
+The error may be one of credentials, payment or permissions, or something may be disabled. A pause counts no attempt,
+and a paused import is not part of the backlog. An import is queued again in three cases. The settings of its network
+have changed. The audit log has a change of its organization after which the distribution may import again. Or a
+growing wait has passed, because the cause may lie outside this service. The cost of a check depends on the number of
+organizations with paused imports; organizations take turns. An import that stays paused fails when the time of
+keeping its record ends.
 """
 
 from collections.abc import Sequence
@@ -26,16 +27,16 @@ from shared.messaging.jobs import Context, sweep
 from shared.messaging.queues import RETENTION
 
 BATCH_SIZE = 500
-"""Imports of a distribution queued again at once: fewer than QUEUED_IMPORTS allows."""
+"""The most imports of a distribution that are queued again at once: fewer than QUEUED_IMPORTS allows."""
 CHANGES_SEEN = timedelta(minutes=15)
-"""Changes of this age are still considered: paid storage is accepted only by the next charge."""
+"""The age up to which changes are considered. A payment for storage takes effect only at the next charge."""
 MAX_DISTRIBUTIONS = 200
-"""Distributions with paused imports checked in one run."""
+"""The most distributions with paused imports that one run checks."""
 _FOR_THE_NETWORK = (SourceRefused.code, NetworkNotConfigured.code)
-"""Codes of causes that only the network or its settings resolve, and no change in the audit log."""
+"""Codes of errors that are resolved only in the network or by its settings, not by a change in the audit log."""
 
 _table = media_imports.c
-# The wait is a quarter of the import's age: exponential, from a minute to six hours.
+# Wait for a quarter of the import's age, from a minute to six hours. So the waits grow exponentially.
 _PAUSE = text(
     """
 UPDATE media_imports SET state = 'Held', code = :code, attempts = attempts - 1, is_ready = false,
@@ -51,7 +52,8 @@ _FIRST = first_of_each(
     table="media_imports", tenant="organization_id", ready="state = 'Held'", order="due_at"
 )
 _FAIR = text(f"SELECT id FROM ({_FIRST}) due ORDER BY place, random() LIMIT :limit")  # noqa: S608 (names from the code)
-# Ordered like the index: with EXISTS the planner may scan all audit events until one is of the organization.
+# Order by the columns of the index, so that the planner uses it: with EXISTS it may scan the audit events of all
+# organizations.
 _CHANGED = text(
     f"""
 {tenants_with(table="media_imports", tenant="organization_id", ready="state = 'Held'")}
@@ -67,9 +69,9 @@ SELECT id FROM (
 
 
 def should_pause(claimed: Import, error: DomainError) -> bool:
-    """Return whether an import with this failure should pause.
+    """Return whether an import that failed with this error should pause.
 
-    Refused headers of a generic push fail it: only the pusher could send other ones.
+    A generic push whose headers were refused fails, because only the client that pushed can send other headers.
     """
     return needs_operator(error) and not (claimed.network == STANDARD and isinstance(error, SourceRefused))
 
@@ -77,7 +79,7 @@ def should_pause(claimed: Import, error: DomainError) -> bool:
 def pause(session: Session, settings: Settings, claimed: Import, *, code: str) -> bool:
     """Pause an import without counting the attempt.
 
-    Return False if it has been paused for as long as records are kept, or the caller has lost its lease.
+    Return False if the import has been paused for as long as records are kept, or if the caller has lost its lease.
     """
     max_age = timedelta(days=settings.media_record_days)
     values = {"id": claimed.id, "attempts": claimed.attempts, "code": code, "max_age": max_age}
@@ -85,7 +87,7 @@ def pause(session: Session, settings: Settings, claimed: Import, *, code: str) -
 
 
 def resume(session: Session, distribution_id: UUID, *, network: str) -> int:
-    """Queue a distribution's paused imports from a network again; return how many."""
+    """Queue a distribution's paused imports from a network again. Return the number of imports."""
     return _queue_again(session, _table.distribution_id == distribution_id, _table.network == network)
 
 
@@ -95,12 +97,12 @@ def _resume_paused(context: Context) -> int:
 
 
 def resume_paused(database: Database) -> int:
-    """Queue paused imports again that are due or may be fetchable now; return how many."""
+    """Queue paused imports again if they are due or their error may be resolved. Return the number of imports."""
     with database.transaction() as session:
         due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
         resumed = _queue_again(session, _table.id.in_(due)) if due else 0
         changed = _find_changed(session)
-    # A transaction for each distribution keeps row locks short.
+    # Use one transaction for each distribution, so that rows are locked only for a short time.
     for distribution_id in changed:
         with database.transaction() as session:
             if _may_import(session, distribution_id):
@@ -113,7 +115,7 @@ def resume_paused(database: Database) -> int:
 
 
 def _find_changed(session: Session) -> Sequence[UUID]:
-    """Return distributions with paused imports in organizations with a change within CHANGES_SEEN."""
+    """Return distributions with paused imports whose organization has changed within CHANGES_SEEN."""
     now = session.execute(select(func.now())).scalar_one()
     since = least_id(now - CHANGES_SEEN)
     return session.execute(_CHANGED, {"since": since, "limit": MAX_DISTRIBUTIONS}).scalars().all()
@@ -128,7 +130,7 @@ def _may_import(session: Session, distribution_id: UUID) -> bool:
 
 
 def _queue_again(session: Session, *which: ColumnElement[bool]) -> int:
-    # A CTE is evaluated once; a joined subquery with LIMIT might be evaluated for each row and exceed the limit.
+    # Use a CTE, which is evaluated once: a joined subquery might be evaluated for each row, and so exceed its LIMIT.
     held = select(_table.id).where(_IS_PAUSED, *which).order_by(_table.created_at).limit(BATCH_SIZE)
     batch = held.with_for_update(skip_locked=True).cte("batch")
     queued = (

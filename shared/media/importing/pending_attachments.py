@@ -1,7 +1,7 @@
-"""Imports that a message waits for, and the notification that one has ended.
+"""Mark imports for which a message waits, and wake a worker when such an import has ended.
 
-The row's mark is set in the transaction that records the message, and read in the one that ends the import, so no end
-is missed. The job only wakes a worker up.
+The transaction that records the message sets a mark on the import's row. The transaction that ends the import reads the
+mark, so the end of an import is never missed. The job only wakes a worker.
 """
 
 from collections.abc import Collection
@@ -20,7 +20,7 @@ _table = media_imports.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteMessages(Job):
-    """A message may be ready to be routed: an import it waited for, or an earlier message, has ended."""
+    """A message may be ready to be routed, because an import for which it waited, or an earlier message, has ended."""
 
     kind = "door.route_messages"
     queue = AGENTS
@@ -28,7 +28,7 @@ class RouteMessages(Job):
 
 
 def await_imports(session: Session, import_ids: Collection[UUID]) -> bool:
-    """Mark those of these imports that have not ended. Return whether there are any."""
+    """Mark the imports that have not ended. Return whether any import was marked."""
     if not import_ids:
         return False
     waiting = update(media_imports).where(_table.id.in_(import_ids), _table.ended_at.is_(None))
@@ -36,6 +36,6 @@ def await_imports(session: Session, import_ids: Collection[UUID]) -> bool:
 
 
 def has_waiting(session: Session, import_ids: Collection[UUID]) -> bool:
-    """Return whether one of these imports has not ended."""
+    """Return whether at least one of the imports has not ended."""
     waiting = select(_table.id).where(_table.id.in_(import_ids), _table.ended_at.is_(None))
     return session.execute(waiting.limit(1)).one_or_none() is not None

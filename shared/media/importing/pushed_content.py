@@ -1,8 +1,8 @@
-"""Store media that a distribution pushes as bytes: the import is Stored before the response.
+"""Store media that a distribution pushes as bytes. The import has the state Stored when the response is sent.
 
-The bytes take the path of every upload, stage → commit → place, and one transaction writes import and file. Of
-concurrent pushes of one attachment the first to commit creates the file; the others, with equal content, get its
-import.
+The bytes are staged, committed and placed like those of every upload, and one transaction writes the import and the
+file. If one attachment is pushed concurrently, the first push to commit creates the file. Other pushes with the same
+content return the import of the first.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from shared.observability.telemetry import IMPORTS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedPart:
-    """A received push: the attachment that its fields describe, the file part, and the content's first bytes."""
+    """A received push: the attachment that the fields describe, the file part, and the first bytes of the content."""
 
     attachment: Attachment
     content: ReceivedContent
@@ -38,7 +38,7 @@ class PushedPart:
 
 
 ReceivePush = Callable[[Sink], PushedPart]
-"""Receives the body, its content into the sink; raises the errors of `shared/files/errors.py`."""
+"""Receives the body and writes the content into the sink. Raises the errors of `shared/files/errors.py`."""
 
 
 def push_content(
@@ -57,7 +57,8 @@ def push_content(
     ImportConflict, ValidationFailed, BlobStoreUnavailable, StorageFull and ServiceUnavailable.
     """
     with database.autocommit() as session:
-        # Before the body is received, so that an unauthorized push costs no upload; again in the transaction below.
+        # Authorize before the body is received, so that no content of an unauthorized push is stored. The transaction
+        # below authorizes again.
         authorize_import(session, distribution_id)
     size = AtMost(settings.max_media_bytes)
     with stage(database, store, size=size, time_limit_seconds=time_limit_seconds) as staged:
@@ -89,7 +90,7 @@ def _record(
     *,
     kept_days: int,
 ) -> Import | None:
-    """Write the import with its file; None if an earlier push of the attachment did."""
+    """Write the import and its file. Return None if an earlier push of the attachment has written them."""
     file_id = new_id()
     values = {
         "distribution_id": receiver.distribution_id,
@@ -108,7 +109,7 @@ def _record(
 
 
 def _describe(pushed: PushedPart) -> tuple[Attachment, ReceivedContent]:
-    """Return the attachment and content as stored. Raises ByteSizeMismatch, DigestMismatch, MediaTypeMismatch."""
+    """Return the descriptions to store. Raises ByteSizeMismatch, DigestMismatch, MediaTypeMismatch."""
     declared, part = normalize(pushed.attachment), pushed.content
     if declared.size_bytes not in (None, part.byte_size):
         raise ByteSizeMismatch(f"The content has {part.byte_size} bytes, not byteSize={declared.size_bytes}.")

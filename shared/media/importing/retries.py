@@ -1,4 +1,4 @@
-"""Retry imports that failed or are paused, after a caller has fixed the cause."""
+"""Retry failed or paused imports at a caller's request."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -19,13 +19,13 @@ MAX_RETRIED_IMPORTS = 500
 
 _table = media_imports.c
 _ENDED_BADLY = _table.state.in_([ImportState.FAILED.value, ImportState.HELD.value])
-# The location is deleted once it is no longer needed; without it there is nothing to fetch.
+# Only an import that still has its location can be fetched again. The location is deleted when it is no longer needed.
 _IS_KEPT = _table.location != text("'{}'::jsonb")
 _QUEUED_AGAIN = {
     "state": ImportState.QUEUED.value,
     "is_ready": True,
     "due_at": func.now(),
-    # `attempts` is a fencing token and never decreases, so earlier attempts are forgiven instead.
+    # Do not reset `attempts`, which is a fencing token and must never decrease. Subtract earlier attempts instead.
     "forgiven_attempts": _table.attempts,
     "ended_at": None,
     "forget_at": None,
@@ -54,7 +54,7 @@ def retry_imports(
     code: str | None = None,
     since: datetime | None = None,
 ) -> int:
-    """Queue matching imports again, oldest first, up to MAX_RETRIED_IMPORTS; return how many.
+    """Queue matching imports again, oldest first, up to MAX_RETRIED_IMPORTS. Return the number of imports.
 
     Raises TooManyImports and PermissionDenied.
     """

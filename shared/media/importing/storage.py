@@ -1,7 +1,7 @@
-"""Store fetched media: one transaction writes the file, the import's state and the notification.
+"""Store fetched media. One transaction writes the file, the import's state and the notification.
 
-The transaction authorizes again on live rows: a permission held at the push may be gone. Then nothing is written and
-the bytes are deleted.
+The transaction authorizes the import again, because a permission may have been revoked since the push. If the import is
+no longer authorized, the transaction writes nothing and the bytes are deleted.
 """
 
 from uuid import UUID
@@ -44,7 +44,7 @@ def store_fetched(
             if stored is not None:
                 write_file(session, staged, receiver, file_id, content)
                 notify_import(session, stored)
-    # Another worker has the import. The transaction wrote nothing, and the staged bytes are deleted.
+    # Another worker has claimed the import, so the transaction wrote nothing. The staged bytes are deleted.
     if stored is None:
         raise LeaseLost
     return stored
@@ -53,7 +53,7 @@ def store_fetched(
 def write_file(
     session: Session, staged: StagedContent, receiver: LiveReceiver, file_id: UUID, content: ReceivedContent
 ) -> None:
-    """Write the file of an import, owned by its receiving identity. Raises ServiceUnavailable."""
+    """Write the file of an import. The receiving identity owns the file. Raises ServiceUnavailable."""
     media = NewMedia(
         file_id=file_id,
         organization_id=receiver.organization_id,
