@@ -1,1 +1,1 @@
-"""Settings: their types, how they are read from the environment, and the errors for invalid values."""
+"""The settings: their types, reading them from the environment, and the errors for invalid values."""

@@ -1,4 +1,4 @@
-"""URL schemes of message brokers, and which of them each setting accepts. No client library is imported here."""
+"""The URL schemes of message brokers, and the schemes that each setting accepts. Imports no client library."""
 
 from collections.abc import Collection
 from functools import partial
@@ -14,7 +14,7 @@ BROKER_SCHEMES = (*VALKEY_SCHEMES, *SENTINEL_SCHEMES, *RABBITMQ_SCHEMES)
 
 
 def scheme_of(url: str) -> str:
-    """Return the scheme of a URL, empty if it has none."""
+    """Return the scheme of a URL, or an empty string if the URL has none."""
     return urlsplit(url).scheme
 
 
@@ -31,8 +31,8 @@ BrokerAddress = Annotated[str, AfterValidator(partial(require_scheme, known=BROK
 
 
 def with_tls_verification(url: str) -> str:
-    """Return the URL with certificate verification turned on, unless it sets `ssl_cert_reqs` itself."""
-    # kombu verifies no certificate of a rediss:// URL by default.
+    """Return the URL with certificate verification turned on, unless the URL sets `ssl_cert_reqs`."""
+    # By default kombu verifies no certificate for a rediss:// URL, so add the option that turns verification on.
     if not url.startswith("rediss:") or "ssl_cert_reqs=" in url:
         return url
     return f"{url}{'&' if '?' in url else '?'}ssl_cert_reqs=required"

@@ -6,7 +6,7 @@ from pydantic import AfterValidator
 
 
 def with_driver(url: str) -> str:
-    """Return the URL for psycopg2. Raises ValueError for any other scheme than postgres or postgresql."""
+    """Return the URL in the form for psycopg2. Raises ValueError unless the scheme is postgres or postgresql."""
     scheme, separator, rest = url.partition("://")
     if not separator or scheme.split("+")[0] not in ("postgres", "postgresql"):
         raise ValueError("must begin with postgresql://")

@@ -1,4 +1,4 @@
-"""The type of one payment system in the setting PAYMENT_SOURCES."""
+"""The type of an entry of the setting PAYMENT_SOURCES, which describes one payment system."""
 
 import base64
 from typing import Annotated, Literal, Self
@@ -12,8 +12,8 @@ MINIMUM_SECRET_CHARACTERS = 16
 class PaymentSource(BaseModel):
     """A payment system that adds credits by signed events: its signature scheme, secrets and exchange rates.
 
-    Two secrets are accepted during a rotation. `credits_per_unit` maps a currency to the credits for its smallest
-    unit.
+    Two secrets are accepted during a rotation. `credits_per_unit` maps a currency to the credits for the currency's
+    smallest unit.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -27,10 +27,11 @@ class PaymentSource(BaseModel):
 
     @model_validator(mode="after")
     def _has_usable_secrets(self) -> Self:
-        """Check that each secret is long enough to prove anything. Raises ValueError."""
+        """Check that each secret is long enough to protect the signature. Raises ValueError."""
         for secret in self.secrets:
             plain = secret.get_secret_value()
-            # Standard Webhooks signs with the decoded bytes, so their length counts and not the text's.
+            # Check the length of the decoded bytes and not of the text: Standard Webhooks signs with the decoded
+            # bytes.
             if self.kind == "standard":
                 plain = base64.b64decode(plain.removeprefix(SECRET_PREFIX), validate=True).decode("latin-1")
             if len(plain) < MINIMUM_SECRET_CHARACTERS:

@@ -1,4 +1,4 @@
-"""Types of settings, by how the environment writes them: lists, networks, JSON, addresses."""
+"""The types of settings that are parsed from text: lists, networks, JSON and addresses."""
 
 import json
 import re
@@ -14,14 +14,14 @@ def _parts(value: str) -> tuple[str, ...]:
 
 
 def _of_text(read: Callable[[str], object]) -> BeforeValidator:
-    """Return a validator that parses a string and passes any other value, which a program gave, unchanged."""
+    """Return a validator that parses a string. It returns any other value unchanged, because a program passed it."""
     return BeforeValidator(lambda value: read(value) if isinstance(value, str) else value)
 
 
 def _plain_address(value: str) -> str:
-    # Only validated: pydantic's HttpUrl would change the text, for example by adding a slash.
+    # Validate only and keep the text: pydantic's HttpUrl would change it, for example by adding a slash.
     TypeAdapter(HttpUrl).validate_python(value)
-    # Links are built as f"{base_url}/path", so a trailing slash would double.
+    # Remove a trailing slash: links are built as f"{base_url}/path", so the slash would be doubled.
     return value.rstrip("/")
 
 

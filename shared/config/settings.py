@@ -1,8 +1,8 @@
 """All settings of the service, read once from the environment into one frozen object.
 
-A setting's name is its field's name in capitals. The text below a field is its description; the comment above a group
-is the group's heading. `make environment` writes `deploy/environment.example` from them. No other module reads the
-environment.
+A setting's name is the name of its field in capitals. The text below a field is the setting's description, and the
+comment above a group of fields is the group's heading. `make environment` writes `deploy/environment.example` from
+these texts. No other module reads the environment.
 """
 
 from ipaddress import IPv4Network, IPv6Network
@@ -265,7 +265,7 @@ class Settings(BaseSettings):
 
 
 def load_settings() -> Settings:
-    """Read the settings from the environment. Raises SettingsInvalid, which says what to set."""
+    """Read the settings from the environment. Raises SettingsInvalid, whose text names each setting to correct."""
     try:
         return Settings()
     except ValidationError as error:

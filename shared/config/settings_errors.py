@@ -1,4 +1,4 @@
-"""Describe missing and invalid settings: the value, the accepted range, and what to do."""
+"""Describe missing and invalid settings: the value, the accepted range, and the correction."""
 
 import re
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ _SECRET = re.compile(r"_(url|keys?|secret|key_id|sources)$")
 
 
 class SettingsInvalid(Exception):
-    """Settings are missing or invalid; each line names one, its value, its range and the remedy."""
+    """Settings are missing or invalid. Each line names one setting, its value, its range and the correction."""
 
     @classmethod
     def of(cls, error: ValidationError, fields: Mapping[str, FieldInfo]) -> Self:
-        """Return the error that describes what pydantic found."""
+        """Return the error that describes the faults in pydantic's ValidationError."""
         return cls("\n".join(_describe(found, fields) for found in error.errors(include_url=False)))
 
 
@@ -26,9 +26,9 @@ def _describe(found: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:
     name = str(found["loc"][0])
     if found["type"] == "missing":
         return f"{name.upper()} is missing. Set it ({MEANING})."
-    # Secrets and URLs (which may hold passwords) are never shown.
+    # Never show the values of secrets, or of URLs, which may contain passwords.
     shown = "" if _SECRET.search(name) else f"={str(found['input'])[:SHOWN_CHARACTERS]}"
-    # pydantic's own texts, with its prefixes replaced.
+    # Use pydantic's own text, but replace its prefixes.
     bound = found["msg"].removeprefix("Value error, ").replace("Input should", "it should")
     remedy = (
         "Change it" if fields[name].is_required() else f"Change it or leave it out: {_default(fields[name])}"

@@ -1,4 +1,4 @@
-"""All keys of Postgres advisory locks, in one place: two uses of one number would wait for each other.
+"""The keys of all Postgres advisory locks. They are in one module, so that no two kinds of work use the same key.
 
 A key never changes, because processes of the previous release take the same lock during an upgrade.
 """
@@ -10,12 +10,12 @@ from uuid import UUID
 from sqlalchemy import text
 
 _TAKE = text("SELECT pg_advisory_xact_lock(:key)")
-# The key is the hash's seed, so two kinds of locks on one id do not collide.
+# Use the key as the seed of the hash, so that two kinds of locks on the same id do not collide.
 _TAKE_FOR = text("SELECT pg_advisory_xact_lock(hashtextextended(:of, :key))")
 
 
 class AdvisoryLock(IntEnum):
-    """Work that only one transaction at a time may do in a database."""
+    """A kind of work that only one transaction at a time may do in a database."""
 
     MIGRATIONS = 7_140_331_001
     SIGNING_KEYS = 7_140_331_002

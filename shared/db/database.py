@@ -1,8 +1,9 @@
-"""Access to Postgres: short, explicit transactions, and the only `commit` in the code.
+"""Access Postgres in short, explicit transactions. No other module commits.
 
-A function whose first parameter is `session` runs in its caller's transaction. A function with `database` opens its
-own short transactions, and holds no connection while content is transferred. Jobs are published after the commit,
-when the connection is back in the pool: a broker that is down neither fails nor delays a committed request.
+A function whose first parameter is `session` runs in its caller's transaction. A function whose first parameter is
+`database` opens its own short transactions, and holds no connection while content is transferred. Jobs are
+published after the commit, when the connection is back in the pool. So a broker that is down cannot fail or delay a
+committed request.
 """
 
 import contextlib
@@ -92,7 +93,7 @@ class Session:
 class StatementSession(Session):
     """A session in which every statement is its own transaction.
 
-    It takes a connection from SQLAlchemy's pool only for statements that need SQLAlchemy.
+    The session takes a connection from SQLAlchemy's pool only for statements that need SQLAlchemy.
     """
 
     __slots__ = ("_connected", "_engine", "_statements")
@@ -108,7 +109,8 @@ class StatementSession(Session):
         """SQLAlchemy's connection, in the driver's autocommit mode."""
         if self._connected is None:
             self._connected = self._engine.connect()
-            # SQLAlchemy's isolation level AUTOCOMMIT would do, but asks the server to reset it after every use.
+            # Set the driver's autocommit: SQLAlchemy's isolation level AUTOCOMMIT would send a reset to the server
+            # after every use.
             _set_autocommit(self._connected, is_on=True)
         return self._connected
 
@@ -117,7 +119,7 @@ class StatementSession(Session):
         return self._statements.fetch_all(statement, values)
 
     def close(self) -> None:
-        """Return the connection to the pool; a broken one is left to the pool to discard."""
+        """Return the connection to the pool. The pool discards a broken connection."""
         if self._connected is None:
             return
         with contextlib.closing(self._connected):
@@ -131,12 +133,12 @@ class Database:
     def __init__(
         self, url: str, *, pool_size: int = 16, publish: Publish | None = None, has_pooler: bool = False
     ) -> None:
-        """Create the pool without connecting. `publish` receives the jobs of committed transactions.
+        """Create the pool without opening a connection. `publish` receives the jobs of committed transactions.
 
-        With `has_pooler` the URL is a pooler's in transaction mode (`role_limits`).
+        `has_pooler` means that the URL is that of a connection pooler in transaction mode (see `role_limits`).
         """
         self._engine = _create_engine(url, pool_size, has_pooler=has_pooler)
-        # Half as many again: they are back after a round trip, where a transaction keeps its connection.
+        # Half the pool's size is enough for single statements: each one needs a connection for only one round trip.
         size = max(1, pool_size // 2)
         self._statements = Statements(self._engine, size=size, wait_seconds=POOL_WAIT_SECONDS)
         self._publish = publish
@@ -160,10 +162,12 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Session]:
-        """Run a block in one transaction: commit at its end, roll back on any exception, then publish its jobs.
+        """Run a block in one transaction, which is committed at the end of the block or rolled back on any exception.
+
+        The transaction's jobs are published after the commit.
 
         Raises ServiceUnavailable if Postgres cannot be reached, a lock times out or the connection breaks. If the
-        commit was interrupted, its outcome is unknown: every flow must be safe to repeat.
+        commit was interrupted, its outcome is unknown, so every caller must be safe to repeat.
         """
         with _translated_errors(), self._engine.begin() as connection:
             session = Session(connection)
@@ -172,7 +176,7 @@ class Database:
 
     @contextlib.contextmanager
     def autocommit(self) -> Iterator[Session]:
-        """Run a block in which each statement is its own transaction. Raises as `transaction` does."""
+        """Run a block in which each statement is its own transaction. Raises the same errors as `transaction`."""
         session = StatementSession(self._engine, self._statements)
         with _translated_errors(), contextlib.closing(session):
             yield session
@@ -184,7 +188,7 @@ class Database:
             session.connection.exec_driver_sql("SELECT 1")
 
     def pool_use(self) -> tuple[int, int]:
-        """Return the connections in use, and the most that may be in use, single statements included."""
+        """Return the number of connections in use and its maximum, including those for single statements."""
         pool: Any = self._engine.pool
         used = int(pool.checkedout()) + self._statements.in_use
         return used, self._pool_size + self._statements.size
@@ -195,7 +199,7 @@ class Database:
         self._engine.dispose()
 
     def _publish_jobs(self, session: Session) -> None:
-        # Only on success: an exception skips this line together with the commit.
+        # Publish only on success: an exception skips this line together with the commit.
         if session.jobs and self._publish is not None:
             failpoints.hit("jobs.before_publish")
             self._publish(session.jobs)
@@ -204,7 +208,7 @@ class Database:
 def _set_autocommit(connection: Connection, *, is_on: bool) -> None:
     driver: Any = connection.connection.dbapi_connection
     if not driver.closed:
-        # A broken connection would raise here and hide the error that broke it.
+        # Suppress errors: a broken connection would raise here and hide the error that broke it.
         driver.autocommit = is_on
 
 
@@ -216,17 +220,18 @@ def _translated_errors() -> Iterator[None]:
         _POOL_TIMEOUTS.inc()
         raise ServiceUnavailable("The database is busy; try again.") from error
     except OperationalError as error:
-        # A lock timeout is another caller's doing and not an outage, so it has an error of its own.
+        # Raise a separate error for a lock timeout, which another caller causes and which is no outage.
         if getattr(error.orig, "pgcode", None) == _LOCK_NOT_AVAILABLE:
             raise LockTimeout from error
         raise ServiceUnavailable("The database does not answer at the moment; try again.") from error
     except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
-        # The driver's own: from a statement that was given to it alone, or a connection that broke between two.
+        # The driver raises its own errors for a statement that does not go through SQLAlchemy, or if the connection
+        # broke between two statements.
         if error.pgcode == _LOCK_NOT_AVAILABLE:
             raise LockTimeout from error
         raise ServiceUnavailable("The database does not answer at the moment; try again.") from error
     except DBAPIError as error:
-        # SQLAlchemy has found the connection broken, under a less specific error.
+        # SQLAlchemy found the connection broken but raised a less specific error.
         if error.connection_invalidated:
             raise ServiceUnavailable("The database does not answer at the moment; try again.") from error
         raise
@@ -242,18 +247,20 @@ def _create_engine(url: str, pool_size: int, *, has_pooler: bool) -> Engine:
     engine = create_engine(
         url,
         pool_size=pool_size,
-        # No overflow: the pool size is the promise that deployments compute Postgres' connections from.
+        # Allow no overflow: deployments compute the number of Postgres connections from the pool size.
         max_overflow=0,
         pool_timeout=POOL_WAIT_SECONDS,
-        # The connection used last first, so that those not needed for the load stay idle and may be closed.
+        # Use the most recently used connection first, so that connections that the load does not need stay idle and
+        # may be closed.
         pool_use_lifo=True,
-        # Parameters may be secret or personal, and a logged failure shows its error.
+        # Hide parameters, which may be secret or personal: a log line of a failure contains the text of the error.
         hide_parameters=True,
         connect_args={
             "connect_timeout": 5,
             **SILENT_LINK,
             "application_name": "quartermaster",
-            # A pooler refuses options: a connection of its own serves many clients.
+            # Send no options to a pooler, which refuses them because each of its server connections serves many
+            # clients.
             **({"connection_factory": SharedConnection} if has_pooler else _own_limits()),
         },
     )
@@ -262,7 +269,7 @@ def _create_engine(url: str, pool_size: int, *, has_pooler: bool) -> Engine:
     def _replace_closed(connection: Any, record: Any, *_: Any) -> None:
         """Replace a pooled connection that Postgres has closed.
 
-        A new connection needs no check: its first statement fails if it is broken.
+        A new connection is not checked: if it is broken, its first statement fails.
         """
         is_new = "has_served" not in record.info
         record.info["has_served"] = True

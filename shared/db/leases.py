@@ -1,11 +1,12 @@
-"""The lease of a row: which worker owns it and until when, with the same statements for every table of pending work.
+"""Lease a row to a worker until a deadline, with the same SQL statements for every table of pending work.
 
     waiting ──claim──▶ running ──a step that names the token──▶ an end state, or waiting again
        ▲                  │
        └────mark_ready────┘ when the lease has expired: the worker died or stalled
 
-A claim writes a fencing token, and every later step names it (`held`). A worker that lost its lease therefore changes
-nothing, however late it returns. Which row is next is decided by `shared/fairness/fair_queueing.py`.
+A claim writes a fencing token, and the statement of every later step names this token (`held`). So a worker that
+lost its lease changes nothing, however late it continues. `shared/fairness/fair_queueing.py` selects the next row
+to claim.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeasedTable:
-    """A table of pending work; its fields name the table's own columns and states."""
+    """A table of pending work. The fields of this class name the columns and states of the table."""
 
     name: str
     waiting: str
@@ -26,7 +27,7 @@ class LeasedTable:
     """SQL expression: when a lease taken now expires."""
 
     def claim(self, head: str, *, also: str = "", returning: str) -> str:
-        """Return the statement that leases the row selected by `head`, a query of `next_round_robin`."""
+        """Return the statement that leases the row that `head`, a query of `next_round_robin`, selects."""
         return f"""
 WITH head AS ({head})
 UPDATE {self.name} SET state = '{self.running}', {self.fence} = {self.next_fence}{also}, {self.until} = {self.lease_end}
@@ -45,5 +46,5 @@ UPDATE {self.name} SET state = '{self.waiting}', is_ready = true{also} WHERE id 
 
     @property
     def held(self) -> str:
-        """SQL condition: `:id` is still leased by the claim with the fencing token `:token`."""
+        """The SQL condition that the claim with the fencing token `:token` still leases the row `:id`."""
         return f"id = :id AND {self.fence} = :token AND state = '{self.running}'"

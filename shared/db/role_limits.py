@@ -1,8 +1,8 @@
-"""Set LIMITS on the role when connections go through a pooler in transaction mode, which passes no options on.
+"""Set LIMITS on the database role if connections go through a pooler in transaction mode, which forwards no options.
 
-Without a pooler each connection sets its own limits (`database.LIMITS`). PgBouncer would refuse these options, or
-drop them silently: then a statement could run, and a lock be awaited, for ever. So the role has the limits in the
-database, and a process refuses to start if its connections lack them.
+Without a pooler each connection sets its own limits (`database.LIMITS`). PgBouncer would refuse these options or
+drop them silently. Without limits, a statement could run for ever, or wait for a lock for ever. So the limits are
+set on the role in the database, and a process refuses to start if its connections lack the limits.
 """
 
 import os
@@ -18,7 +18,7 @@ from shared.observability.telemetry import get_logger
 
 log = get_logger(__name__)
 
-# pg_settings reports times in milliseconds, with the unit in a column of its own.
+# Read pg_settings, which reports times in milliseconds and the unit in a separate column.
 _SHOW = text(
     """
 SELECT asked.name FROM unnest(CAST(:names AS text[]), CAST(:wanted AS text[])) AS asked (name, wanted)
@@ -27,7 +27,8 @@ WHERE actual.setting || CASE actual.unit WHEN 'ms' THEN 'ms' ELSE '' END <> aske
 """
 )
 _QUOTED = text("SELECT quote_ident(current_user) AS role, quote_ident(current_database()) AS database")
-# A connection keeps the limits its role had when it was opened, so idle ones are terminated and reopened.
+# A connection keeps the limits that its role had when it was opened. So terminate idle connections, which the
+# pooler then reopens.
 _RENEW = text(
     """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -37,7 +38,7 @@ WHERE usename = current_user AND datname = current_database() AND (state = 'idle
 
 
 def find_missing_limits(database: Database) -> list[str]:
-    """Return the names of limits that a connection lacks or has with another value.
+    """Return the names of the limits that a connection lacks, or for which it has another value.
 
     Raises ServiceUnavailable.
     """
@@ -49,7 +50,7 @@ def find_missing_limits(database: Database) -> list[str]:
 def set_limits(database: Database) -> None:
     """Set the role's limits in this database and make the pooler reconnect. Raises ServiceUnavailable.
 
-    Does nothing if the limits are set already.
+    If the limits are set already, this function changes nothing.
     """
     if not find_missing_limits(database):
         return
@@ -58,7 +59,7 @@ def set_limits(database: Database) -> None:
         for name, value in LIMITS.items():
             change = f"ALTER ROLE {names.role} IN DATABASE {names.database} SET {name} = '{value}'"
             session.execute(text(change))
-    # Expected to fail: the statement also terminates the connection that runs it.
+    # Suppress the error: the statement also terminates the connection that runs it.
     with suppress(ServiceUnavailable), database.autocommit() as session:
         session.execute(_RENEW)
 

@@ -1,4 +1,4 @@
-"""The base of every domain's `tables.py`: one metadata, one naming rule for constraints, column helpers."""
+"""The base of every domain's `tables.py`: the shared metadata, the names of constraints, and helpers for columns."""
 
 from dataclasses import fields
 from typing import Any
@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import CheckConstraint, Column, DateTime, MetaData, Table, UniqueConstraint, Uuid, func
 
-# Migrations and error handling refer to constraints by these names.
+# Fix the naming rule, because migrations and error handling refer to constraints by name.
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -24,7 +24,7 @@ def id_column(name: str = "id", **options: Any) -> Column[UUID]:
 
 
 def required(name: str, *kind: Any, **options: Any) -> Column[Any]:
-    """Return a NOT NULL column; `kind` is a type, a foreign key or both."""
+    """Return a NOT NULL column. The arguments in `kind` are a type, a foreign key, or both."""
     return Column(name, *kind, nullable=False, **options)
 
 
@@ -39,16 +39,16 @@ def created_at() -> Column[Any]:
 
 
 def one_of(column: str, *words: str) -> CheckConstraint:
-    """Return a check, named for the column, that its value is one of `words`."""
+    """Return a check constraint, named after the column, that the column's value is one of `words`."""
     quoted = ", ".join(f"'{word}'" for word in words)
     return CheckConstraint(f"{column} IN ({quoted})", name=column)
 
 
 def unique_group(name: str, *columns: str) -> UniqueConstraint:
-    """Return a unique constraint in which two empty columns count as equal."""
+    """Return a unique constraint in which two nulls count as equal."""
     return UniqueConstraint(*columns, name=name, postgresql_nulls_not_distinct=True)
 
 
 def columns_of(shape: type[Any], *tables: Table) -> list[Column[Any]]:
-    """Return a column for each field of a dataclass, from the first table that has it."""
+    """Return a column for each field of a dataclass: the column of that name in the first table that has one."""
     return [next(table.c[field.name] for table in tables if field.name in table.c) for field in fields(shape)]

@@ -1,7 +1,8 @@
-"""Single statements in the driver's form: the short path to Postgres, which every model call takes three times.
+"""Run single statements directly on the driver, without SQLAlchemy. Every model call does this three times.
 
-SQLAlchemy's pool, connection and result cost more CPU than the driver's work. A few connections, opened by the engine
-with its settings, are kept here in autocommit mode, in addition to its pool.
+SQLAlchemy's pool, connection and result cost more CPU than the driver's work. So this module keeps a few
+connections in autocommit mode, in addition to SQLAlchemy's pool. SQLAlchemy's engine opens these connections with
+its own settings.
 """
 
 import itertools
@@ -24,36 +25,36 @@ _PARAMETER = re.compile(r"%\((\w+)\)s")
 
 
 class SharedConnection(psycopg2.extensions.connection):
-    """A connection to a pooler. Each transaction may get another server connection, so nothing is prepared."""
+    """A connection to a pooler. Each transaction may use another server connection, so no statement is prepared."""
 
 
 class Prepared:
-    """A statement in the driver's form that each connection plans once: planning may cost more than running it.
+    """A statement in the driver's form that each connection prepares once, because planning may cost more than running.
 
-    Values are the driver's: JSON goes in as a string, bytes come out as a memoryview. The type of a parameter must
-    follow from every place where it occurs. Name the columns: a plan outlives a migration, and `*` fails when columns
-    change.
+    The driver converts the values: pass JSON as a string; bytes are returned as a memoryview. Postgres must be able
+    to infer the type of a parameter at every place where it occurs. Name the columns instead of `*`: a plan
+    outlives a migration, and `*` fails if columns change.
     """
 
     _numbers = itertools.count()
 
     def __init__(self, statement: str | Executable) -> None:
-        """Accept a statement with parameters as `%(name)s`, or one of SQLAlchemy's."""
+        """Create from SQL text with parameters `%(name)s`, or from a statement of SQLAlchemy."""
         text = statement if isinstance(statement, str) else str(statement.compile(dialect=_DIALECT))  # type: ignore[attr-defined]
-        # In the order of first use and without repeats: $1, $2 …
+        # Number the names in the order of their first use, without repeats: $1, $2 …
         names = list(dict.fromkeys(_PARAMETER.findall(text)))
         arguments = ", ".join(f"%({name})s" for name in names)
         self.text = text
         self._name = f"statement_{next(self._numbers)}"
         numbered = _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text)
-        # Sent without parameters, so the driver does not unescape %% itself.
+        # Unescape %% here: the driver does not, because PREPARE is sent without parameters.
         self._prepare = f"PREPARE {self._name} AS {numbered}".replace("%%", "%")
         self._execute = f"EXECUTE {self._name} ({arguments})" if names else f"EXECUTE {self._name}"
-        # Weak: a closed connection takes its prepared statement along.
+        # Use weak references: a closed connection no longer has the prepared statement.
         self._connections: WeakSet[Any] = WeakSet()
 
     def on(self, driver: Any) -> str:
-        """Prepare the statement on this connection if necessary. Return the text that executes it."""
+        """Prepare the statement on this connection if necessary. Return the SQL text that executes the statement."""
         if isinstance(driver, SharedConnection):
             return self.text
         if driver not in self._connections:
@@ -64,15 +65,15 @@ class Prepared:
 
 
 class Statements:
-    """The engine's connections for single statements; thread-safe."""
+    """A set of connections for single statements, which the engine opens; thread-safe."""
 
     def __init__(self, engine: Engine, *, size: int, wait_seconds: float) -> None:
-        """Run at most `size` statements at once; a further caller waits up to `wait_seconds`."""
+        """Allow at most `size` statements at the same time. Further callers wait for up to `wait_seconds`."""
         self._engine = engine
         self._wait_seconds = wait_seconds
         self.size = size
         self._room = threading.Semaphore(size)
-        # append() and pop() are atomic, so no lock is needed.
+        # Use no lock, because append() and pop() are atomic.
         self._idle: deque[Any] = deque()
 
     @property
@@ -83,8 +84,8 @@ class Statements:
     def fetch_all(self, statement: str | Prepared, values: Mapping[str, Any]) -> list[Any]:
         """Run a statement as a transaction of its own and return its rows as named tuples.
 
-        Raises the driver's errors, SQLAlchemy's if no connection can be opened, and its TimeoutError if none is free
-        in time.
+        Raises the driver's errors, SQLAlchemy's errors if no connection can be opened, and SQLAlchemy's
+        TimeoutError if no connection is free in time.
         """
         if not self._room.acquire(timeout=self._wait_seconds):
             raise PoolTimeout
@@ -93,7 +94,7 @@ class Statements:
             try:
                 return fetch_all(driver, statement, values)
             finally:
-                # A connection that broke is dropped; the next caller opens a new one.
+                # Drop a broken connection; the next caller opens a new one.
                 if not driver.closed:
                     self._idle.append(driver)
         finally:
@@ -105,7 +106,7 @@ class Statements:
             self._idle.pop().close()
 
     def _take(self) -> Any | None:
-        """Return the connection used last; None if no idle one is still open."""
+        """Return the idle connection that was used last, or None if no idle connection is open."""
         while True:
             try:
                 driver = self._idle.pop()
@@ -118,14 +119,14 @@ class Statements:
     def _connect(self) -> Any:
         pooled = self._engine.raw_connection()
         driver: Any = pooled.dbapi_connection
-        # Detached, because the pool would otherwise count it and reset its autocommit.
+        # Detach the connection, because the pool would otherwise count it and reset its autocommit mode.
         pooled.detach()
         driver.autocommit = True
         return driver
 
 
 def fetch_all(driver: Any, statement: str | Prepared, values: Mapping[str, Any]) -> list[Any]:
-    """Run a statement on a driver's connection and return its rows as named tuples."""
+    """Run a statement on a connection of the driver and return the rows as named tuples."""
     if isinstance(statement, Prepared):
         statement = statement.on(driver)
     with driver.cursor(cursor_factory=NamedTupleCursor) as cursor:
@@ -135,8 +136,8 @@ def fetch_all(driver: Any, statement: str | Prepared, values: Mapping[str, Any])
 
 
 def is_closed_by_server(driver: Any) -> bool:
-    """Return whether Postgres has closed an idle connection, by its socket: a ping costs a round trip."""
-    # poll() and not select(), which accepts no descriptor above 1023; open streams use many.
+    """Return whether Postgres has closed an idle connection. Polls the socket, because a ping costs a round trip."""
+    # Use poll(): select() accepts no descriptor above 1023, and many open streams use higher ones.
     socket = select.poll()
     socket.register(driver.fileno(), select.POLLIN)
     return bool(socket.poll(0))
