@@ -1,4 +1,4 @@
-"""Clean file names when they arrive, and write them so that every client reads the same name back.
+"""Clean the names of received files, and encode the names in responses so that every client reads the same name.
 
 A stored name is one path component without control, format or separator characters, so that it can stand in a header, a
 log line or a page. It is never used as a path or key.
@@ -20,23 +20,24 @@ _TRIMMED = (
 )
 # RFC 8187, 3.2.1: the characters that need no escape, besides letters and digits.
 _ATTRIBUTE_CHARACTERS = "!#$&+-.^_`|~"
-# Some browsers read %-escapes in the plain parameter, and not all read backslash escapes: neither may occur in it.
+# The plain parameter must contain neither: some browsers decode %-escapes in it, and some do not decode backslashes.
 _NOT_PLAIN = re.compile(r'[^\x20-\x7e]|["\\%/]')
 
 
 def clean_file_name(raw: str) -> str:
-    """Return the cleaned name: the last path component, NFC, at most 255 bytes with its suffix.
+    """Return the cleaned name: the last path component in NFC, with its suffix at most 255 bytes long.
 
-    Spaces and dots at both ends are removed; an empty name becomes `file`. Idempotent.
+    Spaces and dots at both ends are removed; an empty name becomes `file`. A cleaned name does not change if it is
+    cleaned again.
     """
-    # Some clients send a whole path, Windows clients with backslashes.
+    # Keep only the last component: some clients send a whole path, on Windows with backslashes.
     last = raw.replace("\\", "/").rpartition("/")[2]
     visible = "".join(c for c in last if unicodedata.category(c) not in _DROPPED_CATEGORIES)
     return _shorten(unicodedata.normalize("NFC", visible).strip(_TRIMMED)) or NAMELESS
 
 
 def content_disposition(file_name: str, kind: Literal["attachment", "inline"] = "attachment") -> str:
-    """Return the `Content-Disposition` of a download (RFC 6266): the exact name, and an ASCII one for old clients."""
+    """Return the `Content-Disposition` of a download (RFC 6266), with the exact name and an ASCII name for old clients."""
     plain = _NOT_PLAIN.sub("_", _without_accents(file_name)) or NAMELESS
     exact = quote(file_name, safe=_ATTRIBUTE_CHARACTERS)
     return f"{kind}; filename=\"{plain}\"; filename*=UTF-8''{exact}"
@@ -47,7 +48,7 @@ def _shorten(name: str) -> str:
         return name
     suffix = PurePosixPath(name).suffix
     if len(suffix.encode()) > MAXIMUM_SUFFIX_BYTES:
-        # A "suffix" as long as this is not a type; cutting it is better than keeping nothing of the name.
+        # Treat so long a "suffix" as part of the name: otherwise the cut would remove the whole name.
         suffix = ""
     room = MAXIMUM_NAME_BYTES - len(suffix.encode())
     stem = name.removesuffix(suffix).encode()[:room].decode("utf-8", "ignore")

@@ -1,12 +1,12 @@
-"""Receive content into the store and commit it: the first half of every write.
+"""Receive content into the store and commit the rows that own it. Every write of content uses this module.
 
-Bytes are durable before the transaction that gives them an owner. Before that commit there are only staged bytes, which
-a sweep may delete; after it nothing can be lost. A worker places the bytes (`lifecycle/placement.py`), which changes
-nothing that a reader sees.
+The bytes are durable before the transaction that inserts their rows. Until this transaction commits, the bytes are
+staged and a sweep may delete them. After the commit nothing can be lost. A worker later places the bytes
+(`lifecycle/placement.py`); readers notice no difference.
 
-If the process crashes before the commit, its staged bytes are unlocked (or its `receiving` row outlives the lease) and
-a sweep deletes them. After a commit with unknown outcome the same sweep asks the database. After the commit the row
-waits for a worker, whether or not a message was sent.
+If the process crashes before the commit, its staged bytes lose their lock, or the lease of their `receiving` row
+expires. Then a sweep deletes the bytes. If the outcome of a commit is unknown, the sweep checks the database first.
+After the commit a worker finds the row, even if the message to the worker was lost.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from shared.identity.authentication.revalidation import AUTHORITY_LOST, REQUIRE_
 from shared.ids import new_id
 from shared.observability.telemetry import UPLOADED_BYTES
 
-# More than the time limit of the reception: sealing, and a commit that waits for a lock, come after it.
+# Added to the time limit of the reception: the seal, and a commit that may wait for a lock, follow the reception.
 RECEIVING_LEASE_MARGIN = timedelta(minutes=10)
 
 
@@ -43,18 +43,18 @@ class Sink(Protocol):
     """The destination of content while it is received."""
 
     def open(self) -> None:
-        """Prepare for content, once the first of it has arrived."""
+        """Prepare for content. Called when the first bytes have arrived."""
 
     def write(self, chunk: bytes | memoryview, /) -> None:
         """Write a chunk; the caller may reuse its buffer afterwards."""
 
 
 Receive = Callable[[Sink], ReceivedContent]
-"""Receives content into a sink. Raises the errors of content in `shared/files/errors.py`."""
+"""Receives content and writes it into a sink. Raises the errors of content in `shared/files/errors.py`."""
 
 
 class DiscardSink:
-    """A sink for content that is stored already and is only counted and hashed."""
+    """A sink that drops content which is already stored. The caller only counts and hashes the content."""
 
     def open(self) -> None:
         """Do nothing."""
@@ -72,11 +72,11 @@ def staged_availability(store: BlobStore) -> Availability:
 def stage(
     database: Database, store: BlobStore, *, size: Size, time_limit_seconds: float, is_piece: bool = False
 ) -> Iterator[StagedContent]:
-    """Yield a place for one version's content: receive it, `seal` it, and commit the rows that own it.
+    """Yield an object for one version's content. The block receives and seals the content and commits its rows.
 
-    Content that the block does not commit is deleted at its end; if that fails, a sweep deletes it.
-    `time_limit_seconds` bounds the reception, so that a sweep can recognize a crashed one. The bytes of a piece are
-    counted with the whole.
+    If the block does not commit the content, it is deleted at the end of the block; if the deletion fails, a sweep
+    deletes the content later. `time_limit_seconds` limits the reception, so that a sweep can recognize a crashed one.
+    With `is_piece` the metric of uploaded bytes is not increased, because it is increased for the whole upload.
     """
     staged = StagedContent(database, store, size, time_limit_seconds, is_piece=is_piece)
     try:
@@ -104,7 +104,10 @@ class StagedContent:
         self._written_bytes: int | None = None
 
     def open(self) -> None:
-        """Start the upload in the store; record it first if the store keeps state for it."""
+        """Start the upload in the store.
+
+        If the store keeps state for an upload, record the upload in the database first.
+        """
         if self._store.records_before_receiving:
             self._record_receiving()
         upload_id = self._store.begin(self.version_id)
@@ -119,20 +122,21 @@ class StagedContent:
         self._opened.write(chunk)
 
     def seal(self) -> None:
-        """Make all bytes durable after the last was received. Raises BlobStoreUnavailable, StorageFull."""
+        """Make all received bytes durable. Call it after the last byte. Raises BlobStoreUnavailable, StorageFull."""
         failpoints.hit("upload.received")
         self._blob = self._opened.seal()
         failpoints.hit("upload.sealed")
 
     @contextmanager
     def committing(self, *, in_transaction: bool = False) -> Iterator[Session]:
-        """Yield a session, and commit at the end of the block what `write_rows` wrote.
+        """Yield a session for `write_rows`, and commit at the end of the block.
 
-        A single statement is its own commit and saves two of three round trips. An effect of several statements needs a
-        transaction, and so does one that must be undone because a sweep deleted the upload.
+        Without `in_transaction` a single statement commits itself, which saves two of three round trips. Several
+        statements need a transaction. A statement that must be undone if a sweep has deleted the upload needs one
+        too.
         """
         in_transaction = in_transaction or self._store.records_before_receiving
-        # From here on only a sweep may delete the bytes: a commit that reported failure may have happened.
+        # From here on only a sweep may delete the bytes, because a commit may succeed although it reports a failure.
         self._may_be_committed = True
         with self._database.transaction() if in_transaction else self._database.autocommit() as session:
             failpoints.hit("upload.before_commit")
@@ -142,26 +146,28 @@ class StagedContent:
                 self._may_be_committed = False
                 raise
             except DomainError:
-                # A transaction was rolled back for certain; a single statement may have been committed.
+                # Discard the bytes only after a transaction, which was rolled back. A single statement may have been
+                # committed.
                 self._may_be_committed = not in_transaction
                 raise
         failpoints.hit("upload.committed")
-        # A block that wrote no row, as a lost race, has committed nothing: its bytes are deleted.
+        # If the block wrote no row, for example because another attempt was faster, its bytes can be deleted.
         self._may_be_committed = self._written_bytes is not None
-        # A piece counts with its whole, when the version is committed.
+        # Do not count a piece: the whole upload is counted when its version is committed.
         UPLOADED_BYTES.inc(0 if self._is_piece else self._written_bytes or 0)
 
     def write_rows(
         self, session: Session, statement: str, values: Mapping[str, Any], content: ReceivedContent
     ) -> Any | None:
-        """Insert a version with its staged blob by one statement; return its row, None if it wrote nothing.
+        """Insert a version and its staged blob by one statement. Return the row; None if the statement wrote nothing.
 
-        In the statement `{record_staged}` stands for the blob, and `{require_authority}` for the condition that the
-        caller may still write. `values` have the file's `organization_id`, for placement by organization, and with that
-        condition the caller's `authority`.
+        In the statement, `{record_staged}` is replaced by the insert of the blob, and `{require_authority}` by the
+        condition that the caller may still write. `values` must have the file's `organization_id`, because
+        organizations take turns in the placement. With `{require_authority}`, `values` must also have the caller's
+        `authority`.
 
-        Raises ServiceUnavailable, which undoes the statement, if a sweep has deleted the upload, and AuthorityLost if
-        the statement found the caller revoked.
+        Raises ServiceUnavailable if a sweep has deleted the upload, which rolls the statement back. Raises
+        AuthorityLost if the caller was revoked.
         """
         if self._blob is None:
             raise RuntimeError("content is sealed before it is committed")
@@ -181,7 +187,7 @@ class StagedContent:
         return row
 
     def version(self, row: Any, content: ReceivedContent, *, file_id: UUID, revision: int) -> Version:
-        """Return the version that a statement inserted."""
+        """Return the version that a statement has inserted, from the statement's row."""
         return Version(
             id=self.version_id,
             file_id=file_id,
@@ -194,7 +200,7 @@ class StagedContent:
         )
 
     def end(self) -> None:
-        """Release the bytes if they were or may have been committed; delete them otherwise."""
+        """Release the bytes if they may have been committed; otherwise delete them."""
         if not self._may_be_committed:
             self._discard()
         elif self._receiver is not None:
@@ -207,15 +213,15 @@ class StagedContent:
         return self._receiver
 
     def _discard(self) -> None:
-        """Delete everything; an upload that cannot be reached now is deleted when its lease ends."""
+        """Delete the upload. If the store does not respond, a sweep deletes the upload when its lease has expired."""
         if self._receiver is not None:
             self._receiver.discard()
         if self._has_receiving_row:
             self._mark_for_deletion()
 
     def _record_receiving(self) -> None:
-        """Insert the row before the store has anything, so that all that appears in the store has a row."""
-        # Only after the size was accepted: a client may announce any size, and the interval of the lease has a maximum.
+        """Insert the row before the upload begins in the store, so that the store never has bytes without a row."""
+        # Compute the lease after the size was accepted: a huge announced size would exceed the maximum of an interval.
         lease = timedelta(seconds=self._time_limit_seconds) + RECEIVING_LEASE_MARGIN
         row = insert(blob_rows).values(
             version_id=self.version_id,
@@ -236,17 +242,17 @@ class StagedContent:
     def _mark_for_deletion(self) -> None:
         mine = (blob_rows.c.version_id == self.version_id, blob_rows.c.state == "receiving")
         with self._database.transaction() as session:
-            # Only while it is `receiving`: a sweep may have marked it already, and claimed it.
+            # Mark the row only if it is still `receiving`: a sweep may have marked and claimed it already.
             session.execute(blob_rows.update().where(*mine).values(state="doomed", lease_until=None))
             session.enqueue(CollectGarbage())
 
 
 @cache
 def _complete(statement: str, *, is_recorded: bool) -> Prepared:
-    """Return the statement with the part that makes the blob of its `version` staged.
+    """Return the statement, completed by the SQL that makes the version's blob staged.
 
-    `is_recorded` says that the store's uploads have a `receiving` row already. The part returns no row if a sweep has
-    deleted the upload; the commit must then fail.
+    `is_recorded` says whether the store's uploads already have a `receiving` row. If a sweep has deleted the upload,
+    the added SQL returns no row, and the commit must fail.
     """
     staged = _RECORDED if is_recorded else _UNRECORDED
     return Prepared(text(statement.format(record_staged=staged, require_authority=REQUIRE_AUTHORITY)))
@@ -266,7 +272,7 @@ _UNRECORDED = (
 
 
 def _columns(content: ReceivedContent, blob: Blob) -> dict[str, Any]:
-    """Return the parameters that each such statement has."""
+    """Return the parameters that every statement with a staged blob has."""
     return {
         "version_id": blob.version_id,
         "file_name": content.file_name,

@@ -1,11 +1,12 @@
-"""The ids of this database's blob stores: recorded at first use, and compared with the markers of the stores.
+"""The ids of this database's blob stores. They are recorded at first use and compared with the stores' markers.
 
-There is one store, or two while content is moved (`maintenance/store_migration.py`). A process must know each store
-that is used: the one for new content, and the one from which content is not fully moved.
+A database has one store, or two while content is moved (`maintenance/store_migration.py`). A process must know each
+store in use: the store for new content, and the store from which content is still being moved.
 
-Processes that use the store mark it, never a migration, which may run where the volume is not mounted. An empty store
-and a database without content are paired at first use; so are, once, unmarked content and the rows that know it. All
-else needs an operator (`quartermaster blob-store adopt`). A marker without a row, left by a crash before the commit, is
+Processes that use a store write its marker. A migration of the database never does, because it may run where the
+volume is not mounted. An empty store is claimed at first use if the database has no content. A store that has content
+but no marker is claimed if the database has rows of this content. In all other cases an operator must claim the store
+(`quartermaster blob-store adopt`). If a process crashed after it wrote a marker and before its commit, the marker is
 reused.
 """
 
@@ -30,7 +31,8 @@ log = get_logger(__name__)
 SAMPLE = 10
 _ONLY = 1
 _SECOND = 2
-# The oldest and the newest: a copy of the service that took uploads for an hour has only the newest.
+# Check the oldest and the newest versions: the store of a copied service, which received uploads for an hour, may have
+# only the newest.
 _KNOWN = text(
     """
 (SELECT version_id, state FROM blobs ORDER BY version_id LIMIT :sample)
@@ -41,7 +43,7 @@ UNION (SELECT version_id, state FROM blobs ORDER BY version_id DESC LIMIT :sampl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreRecord:
-    """The database's record of a store; `address` is where it was first used."""
+    """The database's record of a store. `address` is the address at which the store was first used."""
 
     number: int
     store_id: UUID
@@ -51,13 +53,13 @@ class StoreRecord:
 
 
 class RecordedIdentity:
-    """The id of the only store, as the database knows it (`marker.Identity`)."""
+    """The recorded id of the only store (implements `marker.Identity`)."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def resolve(self, found: Marked) -> UUID:
-        """Return the recorded id; at first use claim the store."""
+        """Return the recorded id. At first use, claim the store and record its id."""
         with self._database.autocommit() as session:
             known = list_stores(session)
         if not known:
@@ -82,10 +84,10 @@ class RecordedIdentity:
 
 
 class FirstIdentity(RecordedIdentity):
-    """The id of the first of two stores: any that the database knows; from now on it is used."""
+    """The id of the first of two stores. Any store that the database knows may become the first."""
 
     def resolve(self, found: Marked) -> UUID:
-        """Return the id of the marker if the database knows it, else the id that the store should have."""
+        """Return the marker's id if the database knows it; otherwise the id that the store should have."""
         with self._database.autocommit() as session:
             known = {store.store_id: store for store in list_stores(session)}
             store_id = found.find_id()
@@ -100,10 +102,13 @@ class FirstIdentity(RecordedIdentity):
 
 
 class SecondIdentity(RecordedIdentity):
-    """The id of the second of two stores: one that the database knows, or a new one, which must be empty."""
+    """The id of the second of two stores: a store that the database knows, or a new store, which must be empty."""
 
     def resolve(self, found: Marked) -> UUID:
-        """Return the id of the marker; claim an empty store in place of one that is no longer used."""
+        """Return the marker's id.
+
+        If the store is new and empty, claim it in place of a store that is no longer used.
+        """
         with self._database.transaction() as session:
             _lock(session)
             known = {store.store_id: store for store in list_stores(session)}
@@ -126,7 +131,7 @@ class SecondIdentity(RecordedIdentity):
 
 
 def list_stores(session: Session) -> list[StoreRecord]:
-    """Return the records of the stores; none before the first use."""
+    """Return the records of the stores; an empty list before the first use."""
     columns = columns_of(StoreRecord, blob_stores)
     rows = session.execute(select(*columns).order_by(blob_stores.c.number))
     return [StoreRecord(**row._asdict()) for row in rows]
@@ -138,7 +143,10 @@ def find_store(session: Session) -> StoreRecord | None:
 
 
 def retire_store(session: Session, *, actor: Actor, moved_to: Marked) -> None:
-    """Record that all content was moved, so that processes need only one store. Raises PermissionDenied."""
+    """Record that all content was moved to one store, so processes no longer need the other.
+
+    Raises PermissionDenied.
+    """
     authorize_operation(actor)
     _lock(session)
     store_id = moved_to.find_id()
@@ -148,7 +156,7 @@ def retire_store(session: Session, *, actor: Actor, moved_to: Marked) -> None:
 
 
 def adopt_store(session: Session, *, actor: Actor, marked: Marked) -> StoreRecord:
-    """Make a store the database's own, regardless of its marker and of the record: an operator has checked it.
+    """Claim a store for the database, whatever its marker and the record say. An operator must have checked the store.
 
     Raises PermissionDenied, BlobStoreUnavailable, StorageFull, StorageReadOnly.
     """
@@ -173,13 +181,13 @@ def adopt_store(session: Session, *, actor: Actor, marked: Marked) -> StoreRecor
 
 
 def _lock(session: Session) -> None:
-    # Exclusive, but readable: two processes that start at once must not both claim a store.
+    # Lock against other writers but not against readers: two processes that start at once must not both claim a store.
     session.execute(text("LOCK TABLE blob_stores IN EXCLUSIVE MODE"))
 
 
 def _mark(marked: Marked) -> UUID:
-    """Return the store's id, and write a marker first if it has none."""
-    # A marker that a process wrote before a crash is reused, so that it is not lost.
+    """Return the id in the store's marker. If the store has no marker, write one first."""
+    # Reuse the marker of a process that crashed before its commit, because an existing marker is never overwritten.
     store_id = marked.find_id()
     if store_id is None:
         marked.write_id(new_id())
@@ -197,10 +205,10 @@ def _record(
 
 
 def _require_ours(session: Session, marked: Marked) -> None:
-    """Refuse a store that lacks the database's content, or has other content."""
+    """Raise an error if the store lacks the database's content or has other content."""
     sample = session.execute(_KNOWN, {"sample": SAMPLE}).all()
     promised = [row.version_id for row in sample if row.state == "live"]
-    # Half is enough: after a restore of either side some content may be missing, and the audit reports it.
+    # Accept a store that has half of the checked content: after a restore some may be missing, which the audit reports.
     if promised:
         is_ours = 2 * sum(map(marked.holds, promised)) >= len(promised)
     else:

@@ -1,4 +1,4 @@
-"""Open the blob store that the settings name."""
+"""Open the blob store at the address in the settings."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ log = get_logger(__name__)
 
 
 class StoreContext(Context, Protocol):
-    """The context of handlers that read or write bytes."""
+    """The context of handlers that use the blob store."""
 
     @property
     def store(self) -> BlobStore:
@@ -27,9 +27,10 @@ class StoreContext(Context, Protocol):
 
 
 def open_configured_store(settings: Settings, database: Database) -> BlobStore:
-    """Open the store at BLOB_STORE, usable only while its marker matches the database; with a second store, both.
+    """Open the store at BLOB_STORE; if the settings name a second store, open both as one.
 
-    Raises ValueError for an address that names no store.
+    A store can be used only while its marker has the id that the database knows. Raises ValueError if an address is not
+    the address of a store.
     """
     if settings.second_blob_store is not None:
         return open_pair(settings, database)
@@ -60,7 +61,7 @@ def refuse_wrong_store(store: BlobStore) -> None:
     try:
         store.require()
     except DomainError as error:
-        # Only a store that responded with another marker: retrying cannot repair a wrong setting.
+        # Exit only if the store responded with another marker: the setting is wrong, so a retry cannot succeed.
         if isinstance(error, BlobStoreUnavailable) and error.is_wrong:
             log.warning("process.not_started", reason=error.detail)
             sys.exit(os.EX_CONFIG)
@@ -68,7 +69,10 @@ def refuse_wrong_store(store: BlobStore) -> None:
 
 
 def open_configured_marker(settings: Settings) -> Marked:
-    """Open the store at BLOB_STORE to read or write its marker only. Raises ValueError."""
+    """Open the store at BLOB_STORE only to read or write its marker.
+
+    Raises ValueError if the address is not a store's.
+    """
     return open_marked(settings.blob_store, s3=_s3_access(settings))
 
 

@@ -1,7 +1,7 @@
 """The tables of the files domain.
 
-File, version and blob are three rows with different lifetimes: a blob's row is deleted with its bytes, the others stay
-as metadata of what was stored.
+A file, its versions and their blobs are separate rows, because their lifetimes differ. A blob's row is deleted after
+its bytes. The rows of files and versions are kept as metadata.
 """
 
 from uuid import UUID
@@ -59,8 +59,8 @@ versions = sa.Table(
     required("content_sha256", sa.LargeBinary(32)),
     created_at(),
     sa.UniqueConstraint("file_id", "revision"),
-    # Rows are appended and never changed: a summary of each megabyte finds those of a few minutes, for next to
-    # nothing.
+    # Use a BRIN index: rows are appended and never changed, so a small summary of each megabyte is enough to find the
+    # rows of a few minutes.
     sa.Index(
         "ix_file_versions_created_at",
         "created_at",
@@ -69,7 +69,7 @@ versions = sa.Table(
     ),
 )
 
-# Kept by a trigger of `file_versions`, `sql/files_note_words.sql`; found by `searching.py`.
+# The index of words. A trigger of `file_versions` maintains it (`sql/files_note_words.sql`); `searching.py` reads it.
 file_words = sa.Table(
     "file_words",
     metadata,
@@ -93,7 +93,7 @@ blobs = sa.Table(
     sa.Column("upload_id", sa.String),
     sa.Column("checksum", sa.String),
     sa.Column("chunk_checksums", sa.LargeBinary),
-    # For round-robin placement by organization; the zero UUID on rows that are not staged for a file.
+    # Organizations take turns in the placement. Rows that are not staged for a file have the zero UUID.
     required("organization_id", sa.Uuid, server_default=sa.text(f"'{UUID(int=0)}'")),
     instant("lease_until"),
     instant("verified_at", nullable=False, server_default=sa.func.now()),
@@ -113,8 +113,8 @@ blobs = sa.Table(
     sa.Index("ix_blobs_receiving", "created_at", postgresql_where=sa.text("state = 'receiving'")),
 )
 
-# Ended files and uploads with more blobs than one transaction marks for deletion; up to the revision `doomed_to` all
-# versions of a file are marked.
+# Ended files and uploads that have more blobs than one transaction marks for deletion. All versions of a file up to the
+# revision `doomed_to` are already marked.
 ended_content = sa.Table(
     "ended_content",
     metadata,
