@@ -278,7 +278,7 @@ def _create_engine(url: str, pool_size: int, *, has_pooler: bool) -> Engine:
 
     @event.listens_for(engine, "handle_error")
     def _drop_broken_pool(context: Any) -> None:
-        """Invalidate the whole pool when one connection is lost: after a restart of Postgres all are stale."""
+        """Invalidate the whole pool if one connection is lost: after a restart of Postgres all of them are stale."""
         if context.is_disconnect:
             context.invalidate_pool_on_disconnect = True
 

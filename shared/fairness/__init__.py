@@ -1,1 +1,1 @@
-"""Fair sharing among tenants: of a process's slots, and of rows that wait for a worker."""
+"""Fair sharing among tenants of two resources: the slots of a process, and the workers for which rows wait."""

@@ -1,8 +1,9 @@
-"""Admission control: fair sharing of a pool of slots among tenants, and load shedding when it is exhausted.
+"""Admission control: share a pool of slots fairly among tenants, and refuse requests when the pool is exhausted.
 
-`shared/fairness/fair_sharing.py` holds the rule. A caller beyond its limit waits, bounded in time and number. Free
-slots go round robin to the waiting tenants. A refusal is 429 if the tenant's own use is the cause, and 503 if the
-pool is exhausted. Each process shares its own slots, so a process that dies leaks none.
+`shared/fairness/fair_sharing.py` holds the rule. A caller beyond its tenant's limit waits. The time of the wait and
+the number of waiting callers are bounded. Free slots are assigned round robin to the waiting tenants. A refusal is
+429 if the tenant's own use is the cause, and 503 if the pool is exhausted. Each process shares only its own slots,
+so a process that dies leaks no slots.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ def _network(address: str) -> str:
         return address
     if parsed.ipv4_mapped is not None:
         return str(parsed.ipv4_mapped)
-    # One customer usually has a whole /64: counting single addresses would let one client appear as 2^64.
+    # Use the /64 network: one customer usually has a whole /64, and could otherwise appear as 2^64 clients.
     return str(ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))
 
 
 class Slot:
-    """An acquired slot; as a context manager it releases itself. One thread at a time may use it."""
+    """An acquired slot. As a context manager, the slot is released at the end. One thread at a time may use a slot."""
 
     __slots__ = ("_key", "_pool")
 
@@ -60,9 +61,9 @@ class Slot:
         self._key: PoolKey | None = key
 
     def move(self, key: PoolKey, *, waited_seconds: float = 0.0) -> None:
-        """Count the slot for another key from now on: the caller's, once its credential is verified.
+        """Count the slot for another key, for example that of the caller after its credential was verified.
 
-        Raises ConcurrencyLimited or PoolExhausted; the slot is then released.
+        Raises ConcurrencyLimited or PoolExhausted. In both cases the slot is released.
         """
         held, self._key = self._key, None
         if held is None:
@@ -95,9 +96,10 @@ class Pool(FairShares):
         waiting: int | None = None,
         alpha: float = ALPHA,
     ) -> None:
-        """Create a pool; its callers wait up to `max_wait_seconds`, and `name` labels its metrics.
+        """Create a pool. Its callers wait for up to `max_wait_seconds`, and `name` labels its metrics.
 
-        `waiting` bounds the waiting callers (default: `slots`). A tenant may use `alpha` times the free slots.
+        `waiting` is the highest number of waiting callers (default: `slots`). A tenant may use `alpha` times the
+        free slots.
         """
         super().__init__(name, slots, room=slots if waiting is None else waiting, alpha=alpha)
         self._max_wait_seconds = max_wait_seconds
@@ -126,7 +128,7 @@ class Pool(FairShares):
             return [key for key, tenant in self._tenants.items() if not self._has_room(tenant)]
 
     def acquire(self, key: PoolKey, *, waited_seconds: float = 0.0) -> Slot:
-        """Acquire a slot, waiting if necessary; `waited_seconds` of the allowed wait have passed already.
+        """Acquire a slot. Wait if necessary, but subtract `waited_seconds` from the allowed wait.
 
         Raises ConcurrencyLimited or PoolExhausted.
         """
@@ -137,11 +139,11 @@ class Pool(FairShares):
         return Slot(self, key)
 
     def try_acquire(self, key: PoolKey) -> Slot | None:
-        """Acquire a slot without waiting; None if none is free or a caller of the same tenant waits."""
+        """Acquire a slot without waiting. Return None if no slot is free or a caller of the same tenant waits."""
         seen = self._as_seen(key)
         with self._lock:
             tenant = self._tenants.get(seen.tenant) or Tenant()
-            # Never overtakes a caller of the same tenant that waits already.
+            # Do not overtake a waiting caller of the same tenant.
             if tenant.waiting or not self._may_take(tenant, seen):
                 return None
             self._take(self._tenants.setdefault(seen.tenant, tenant), seen)
@@ -154,7 +156,7 @@ class Pool(FairShares):
             self._release(old)
             try:
                 waiter = self._enter(new)
-            # Also after a refusal: the old slot is free now.
+            # Assign the old slot even after a refusal, because it is free now.
             finally:
                 self._hand_over()
         if waiter is not None:
@@ -166,14 +168,14 @@ class Pool(FairShares):
             self._hand_over()
 
     def _as_seen(self, key: PoolKey) -> PoolKey:
-        # With the failpoint armed all callers are one tenant.
+        # If the failpoint is armed, treat all callers as one tenant.
         return key if self._is_fair else PoolKey(None, None)
 
     def _wait(self, key: PoolKey, waiter: Waiter, waited_seconds: float) -> None:
         if waiter.event.wait(max(0.0, self._max_wait_seconds - waited_seconds)):
             return
         with self._lock:
-            # Granted between the timeout and this lock: the slot is the caller's.
+            # If the slot was granted between the timeout and this lock, the caller has it.
             if waiter.is_granted:
                 return
             self._leave(key, waiter)

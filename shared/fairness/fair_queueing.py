@@ -1,7 +1,8 @@
 """Fair queueing: claim waiting rows round robin over tenants and each tenant's members, in one statement.
 
-A tenant is an organization; a member shares the organization's turn: a distribution, a destination or a deployment.
-However many rows one tenant has waiting, another tenant's first row is claimed after one row of each.
+A tenant is an organization. A member of a tenant is a distribution, a destination or a deployment; the members
+share the tenant's turn. Even if one tenant has many waiting rows, another tenant's first row is claimed after at
+most one row of each other tenant.
 
     _ROTATION = RoundRobin()          # one for each kind of work in a process
     _CLAIM = text(f'''
@@ -21,15 +22,17 @@ However many rows one tenant has waiting, another tenant's first row is claimed 
     )
 
 The statement relies on:
-- An index on (tenant, member, order) over the ready rows. Keys are compared as a range: with an equality the planner
-  would drop them from the sort order, walk the index on time and filter the rows of all other tenants.
-- `is_ready` on exactly the rows that may be claimed now. Rows with a later attempt or a lease are marked ready by a
-  statement of their own when their time comes, through an index on the time of these rows, expired leases included.
-  So 100,000 rows that are due tomorrow cost a claim nothing.
-- Tenants and members at their limit as gaps between the ranges: their rows are not read, however many there are.
+- An index on (tenant, member, order) over the ready rows. The statement compares tenant and member by a range. If
+  it compared them by equality, the planner would drop them from the sort order, walk the index on time and filter
+  out the rows of all other tenants.
+- `is_ready` on exactly the rows that may be claimed now. A separate statement marks rows with a later attempt, or
+  with an expired lease, as ready when they are due. It finds these rows by an index on their due time. So 100,000
+  rows that are due tomorrow do not slow a claim down.
+- Gaps between the ranges for tenants and members at their limit, so that none of their rows is read.
 
-Each process remembers the tenant it served last and starts at a random one. The turn is in no row, because a second
-claimer would then wait for the first one's commit. Locks are SKIP LOCKED, so claimers never wait for each other.
+Each process remembers the tenant it served last and starts at a random one. The position is not stored in a row,
+because a second claimer would then wait for the commit of the first one. Rows are locked with SKIP LOCKED, so
+claimers never wait for each other.
 """
 
 import random
@@ -59,7 +62,7 @@ _HALF = 128
 _LAST = (1 << _HALF) - 1
 _BOTTOM = 0
 _TOP = (1 << 2 * _HALF) - 1
-# Most tenants that are active now were created within a year.
+# Start within the ids of the last year, because most active tenants were created in that time.
 _START_SPAN_MS = 365 * 24 * 3600 * 1000
 
 Range = tuple[int, int]
@@ -67,11 +70,11 @@ Range = tuple[int, int]
 
 
 def next_round_robin(*, table: str, tenant: str, member: str, ready: str, order: str) -> str:
-    """Return the query that locks the next row in turn and selects its `id`, `tenant` and `member`.
+    """Return the query that locks the next row in the round robin and selects its `id`, `tenant` and `member`.
 
     `ready` is the condition of claimable rows; the caller binds its parameters.
     """
-    # No ORDER BY over the ranges: unnest keeps their order, and LIMIT 1 stops at the first with a row.
+    # Use no ORDER BY over the ranges: unnest keeps their order, and LIMIT 1 stops at the first range with a row.
     return f"""
     SELECT head.id, head.tenant, head.member
     FROM unnest(
@@ -89,10 +92,10 @@ def next_round_robin(*, table: str, tenant: str, member: str, ready: str, order:
 def first_of_each(*, table: str, tenant: str, ready: str, order: str, key: str = "id") -> str:
     """Return the query for the first `:each` due rows of every tenant: `id`, `tenant`, `place` within the tenant.
 
-    For sweeps that end many rows at once. It walks an index on (tenant, order) over the `ready` rows from tenant to
-    tenant, so its cost follows the number of due rows.
+    Sweeps that end many rows at once use this query. It walks an index on (tenant, order) over the `ready` rows
+    from tenant to tenant, so its cost follows the number of due rows.
     """
-    # The tenant as a range and not an equality: see the first point of the module's docstring.
+    # Compare the tenant by a range and not by equality: see the first point of the module's docstring.
     return f"""
     {tenants_with(table=table, tenant=tenant, ready=ready)}
     SELECT head.id, tenants.tenant, head.place FROM tenants CROSS JOIN LATERAL (
@@ -105,7 +108,7 @@ def first_of_each(*, table: str, tenant: str, ready: str, order: str, key: str =
 def tenants_with(*, table: str, tenant: str, ready: str) -> str:
     """Return a WITH clause: `tenants` lists every `tenant` with `ready` rows, and ends with one NULL.
 
-    It jumps through an index that starts with the tenant, one lookup for each tenant.
+    The clause jumps through an index that starts with the tenant, with one lookup for each tenant.
     """
     return f"""
     WITH RECURSIVE tenants AS (
@@ -126,8 +129,9 @@ def to_driver_parameters(statement: str) -> str:
 def select_round_robin(session: Session, *, oldest: Executable, fair: Executable, limit: int) -> list[UUID]:
     """Return the ids of at most `limit` due rows, shared fairly among tenants.
 
-    `oldest` runs first; if it fills the batch, `fair` (made with `first_of_each`) runs too. So the walk over tenants
-    is paid for only when more is due than one batch. Both take `:limit`, and `fair` also `:each`.
+    `oldest` runs first; if it fills the batch, `fair` (made with `first_of_each`) runs too. So the walk over
+    tenants costs time only if more rows are due than fit into one batch. Both take `:limit`, and `fair` also
+    `:each`.
     """
     found = list(session.execute(oldest, {"limit": limit}).scalars())
     if len(found) < limit:
@@ -137,11 +141,12 @@ def select_round_robin(session: Session, *, oldest: Executable, fair: Executable
 
 
 class RoundRobin:
-    """The position of a process in the round robin; thread-safe."""
+    """The position of a process in the round robin over tenants; thread-safe."""
 
     def __init__(self) -> None:
         """Start at a random tenant, so that processes started together do not all serve the same one."""
-        # Ids start with their creation time: 128 random bits would nearly always lie beyond all of them.
+        # Ids start with their creation time, so choose a random time: 128 random bits would nearly always lie after
+        # all ids.
         started = time.time_ns() // 1_000_000
         self._after = random.randrange(started - _START_SPAN_MS, started) << 80  # noqa: S311 (no secret)
         self._members: dict[int, int] = {}
@@ -160,16 +165,17 @@ class RoundRobin:
     ) -> Any | None:
         """Run a claiming statement made with `next_round_robin`; return its row, or None if no row may be claimed.
 
-        `mark_ready` marks due rows; it runs at intervals, and whenever nothing is ready. Rows of
-        `full_tenants` and `full_members` (pairs of tenant and member) are skipped; anonymous clients among the
-        tenants have no rows. A string is a statement in the driver's form (`to_driver_parameters`).
+        `mark_ready` is the statement that marks due rows as ready. It runs at intervals, and if no row is ready.
+        Rows of `full_tenants` and `full_members` (pairs of tenant and member) are skipped; anonymous clients in
+        `full_tenants` have no rows. A statement that is a string must be in the driver's form
+        (`to_driver_parameters`).
         """
         ranges = self.parameters(full_tenants=full_tenants, full_members=full_members)
         values = {**(values or {}), **ranges}
         if mark_ready is not None and self._is_time_to_mark():
             session.execute(mark_ready)
         row = _claim(session, statement, values)
-        # Nothing was ready: a row may have become due since the last marking.
+        # If no row was ready, mark due rows and try again: a row may have become due since the last marking.
         if row is None and mark_ready is not None and session.execute(mark_ready).rowcount:
             row = _claim(session, statement, values)
         if row is None:
@@ -187,7 +193,7 @@ class RoundRobin:
         full = {at.int for at in full_tenants if isinstance(at, UUID)}
         points = sorted(_key(tenant.int, member.int) for tenant, member in full_members)
         with self._lock:
-            # `turn + 1`, because both ends of a range are excluded.
+            # Use `turn + 1`, because both ends of a range are excluded.
             turn = _key(self._after, _LAST)
             whole = [*self._between(turn, _TOP, full), *self._between(_BOTTOM, turn + 1, full)]
         return _parameters([cut for each in whole for cut in _without(points, each)])
@@ -210,7 +216,8 @@ class RoundRobin:
         with self._lock:
             self._after = tenant
             if len(self._members) >= REMEMBERED_TENANTS and tenant not in self._members:
-                # Evict a random one: evicting the oldest would forget each of many tenants just before its next turn.
+                # Evict a random tenant: with many tenants, evicting the oldest would forget each tenant just before
+                # its next turn.
                 del self._members[random.choice(list(self._members))]  # noqa: S311 (no secret)
             self._members[tenant] = member
 
@@ -224,7 +231,7 @@ class RoundRobin:
 
     def _forget(self) -> None:
         with self._lock:
-            # No row was claimable: the remembered members would only cost index lookups.
+            # Forget the members if no row was claimable: remembered members would only cost index lookups.
             self._members.clear()
 
 

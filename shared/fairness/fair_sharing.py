@@ -1,8 +1,9 @@
 """The rule that shares a pool's slots: which caller gets one, which waits, and which is served next.
 
-A tenant's limit is the larger of the free slots (a dynamic threshold: an idle pool may be used, a busy one keeps
-room) and an equal part for each active tenant plus one newcomer. All anonymous clients are one tenant, shared equally
-by address. This module neither locks nor waits: `shared/fairness/admission.py` holds the pool's lock.
+A tenant's limit is the larger of two numbers. The first follows the free slots (a dynamic threshold): a tenant may
+use much of an idle pool and little of a busy one. The second is an equal part for each active tenant plus one new
+tenant. All anonymous clients are one tenant, whose share is divided equally among addresses. This module neither
+locks nor waits: `shared/fairness/admission.py` holds the pool's lock.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class PoolExhausted(ServiceUnavailable):
 
 
 class PoolKey(NamedTuple):
-    """The user of a slot: the tenant it counts for, and the tenant's member."""
+    """The user of a slot: the tenant for which the slot counts, and the tenant's member."""
 
     tenant: Hashable
     member: Hashable
@@ -55,7 +56,7 @@ class Tenant:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it uses no slot and waits for none."""
+        """Whether the tenant uses no slot and waits for none."""
         return not self.use and not self.waiting
 
 
@@ -84,14 +85,14 @@ class FairShares:
         self._queued: OrderedDict[Hashable, Tenant] = OrderedDict()
         self._use_gauge = POOL_USE.labels(name)
         POOL_SLOTS.labels(name).set(slots)
-        for reason in ("tenant", "pool"):  # an alert misses the first of a series that begins with it
+        for reason in ("tenant", "pool"):  # create each series with 0: an alert would miss its first increase
             POOL_REFUSALS.labels(name, reason)
         POOL_WAITS.labels(name)
 
     def _enter(self, key: PoolKey) -> Waiter | None:
         """Acquire a slot, or start to wait. Return None if a slot was acquired."""
         tenant = self._tenants.setdefault(key.tenant, Tenant())
-        # A member with waiting callers queues behind them, even if a slot is free.
+        # A caller queues behind waiting callers of the same member, even if a slot is free.
         if key.member not in tenant.queues and self._may_take(tenant, key):
             self._take(tenant, key)
             return None
@@ -106,7 +107,7 @@ class FairShares:
         return waiter
 
     def _limit(self, free: int, whole: int, active: int) -> float:
-        """Return how much of `whole` one of `active` tenants may use while `free` is free."""
+        """Return how much of `whole` each of `active` tenants may use while an amount of `free` is unused."""
         return max(self._alpha * free, whole / (active + 1)) if self._is_fair else whole
 
     def _has_room(self, tenant: Tenant) -> bool:
@@ -117,7 +118,7 @@ class FairShares:
             return False
         if key.tenant != ANONYMOUS:
             return True
-        # Second level: the anonymous tenant's share is divided among addresses by the same rule.
+        # Apply the same rule again, to divide the anonymous tenant's share among addresses.
         whole = self._limit(self._free, self.slots, len(self._tenants))
         members = len(tenant.used_by.keys() | tenant.queues.keys() | {key.member})
         return tenant.used_by.get(key.member, 0) < self._limit(int(whole) - tenant.use, int(whole), members)
@@ -126,7 +127,7 @@ class FairShares:
         free = self._room - self._waiting
         if free <= 0:
             return False
-        # The waiting room is shared by the same rule as the slots.
+        # Share the places for waiting callers by the same rule as the slots.
         whole = self._limit(free, self._room, len(self._queued.keys() | {key.tenant}))
         if tenant.waiting >= whole:
             return False
@@ -155,12 +156,15 @@ class FairShares:
         self._forget_if_idle(key.tenant, tenant)
 
     def _hand_over(self) -> None:
-        """Assign free slots to waiting callers: the tenant served longest ago first, its members round robin."""
+        """Assign free slots to waiting callers, beginning with the tenant that was served longest ago.
+
+        The members of a tenant are served round robin.
+        """
         passed = 0
         while self._free and passed < len(self._queued):
             name, tenant = next(iter(self._queued.items()))
             self._queued.move_to_end(name)
-            # Ends after a full round in which no tenant could be served.
+            # End the loop after a full round in which no tenant could be served.
             passed = 0 if self._serve(name, tenant) else passed + 1
 
     def _serve(self, name: Hashable, tenant: Tenant) -> bool:
@@ -192,13 +196,14 @@ class FairShares:
 
     def _forget_if_idle(self, name: Hashable, tenant: Tenant) -> None:
         if tenant.is_idle:
-            # Idle tenants must not count as active, which would lower the others' limits.
+            # Remove idle tenants: if they counted as active, they would lower the limits of the other tenants.
             self._tenants.pop(name, None)
 
     def _uses(self, tenant: Tenant, key: PoolKey) -> bool:
         """Return whether the key's own use is the cause of a refusal, rather than an exhausted pool.
 
-        For an anonymous client it is also the use of all anonymous clients, while other tenants would get a slot.
+        For an anonymous client, the use of all anonymous clients is also a cause if another tenant would get a
+        slot.
         """
         if key.tenant == ANONYMOUS:
             return self._free > 0 or key.member in tenant.used_by or key.member in tenant.queues

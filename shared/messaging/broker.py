@@ -1,4 +1,4 @@
-"""The broker that carries jobs' messages: one port for what differs between brokers.
+"""The broker of jobs' messages: one interface to the functions that differ between brokers.
 
 `Broker.of(url)` returns the broker of a URL: Valkey or Redis, one of these behind Sentinel, or RabbitMQ. On Valkey
 the publisher checks a queue's length before it sends; RabbitMQ bounds its queues itself. `docs/guides/brokers.md`
@@ -61,7 +61,7 @@ class Broker(ABC):
 
     @staticmethod
     def of(url: str) -> "Broker":
-        """Return the broker of a URL. Raises ValueError, listing the known schemes, for any other."""
+        """Return the broker of a URL. Raises ValueError, which lists the known schemes, if the scheme is unknown."""
         return _KINDS[scheme_of(require_scheme(url, BROKER_SCHEMES))](url)
 
     @property
@@ -102,7 +102,7 @@ class Broker(ABC):
 
 
 class ValkeyBroker(Broker):
-    """Valkey or Redis: a list for each queue."""
+    """Valkey or Redis, where each queue is a list."""
 
     def __init__(self, url: str) -> None:
         """Register the transport; connects on first use."""
@@ -123,14 +123,15 @@ class ValkeyBroker(Broker):
             "health_check_interval": 10,
             # One list for each queue; by default kombu polls one for each of four priorities.
             "priority_steps": [0],
-            # Other services may share the server.
+            # Prefix the keys, because other services may share the server.
             "global_keyprefix": KEY_PREFIX,
         }
 
     def queue(self, name: str) -> Queue:
         """Return a queue. Messages of model calls are not acknowledged.
 
-        Acknowledging costs as much as everything else together; instead the web process sends a lost call again.
+        Acknowledging a message costs as much as all other work for it together. Instead, the web process sends a
+        lost call again.
         """
         return Queue(name, no_ack=name.startswith(CALL_QUEUES))
 
@@ -210,7 +211,7 @@ class SentinelBroker(ValkeyBroker):
 
 
 class RabbitBroker(Broker):
-    """RabbitMQ: a bounded quorum queue for each queue, in a vhost that no other service uses."""
+    """RabbitMQ, where each queue is a bounded quorum queue, in a vhost that no other service uses."""
 
     cooldown_seconds = 3.0
     _lost: tuple[type[Exception], ...] = (OperationalError, *amqp_transport.Transport.connection_errors)
@@ -224,7 +225,7 @@ class RabbitBroker(Broker):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Add settings that keep workers from features that quorum queues lack."""
+        """Add settings that turn off features of workers that quorum queues do not support."""
         return super().settings | {
             "broker_heartbeat": HEARTBEAT_SECONDS,
             "broker_connection_timeout": CONNECT_SECONDS,
@@ -258,7 +259,7 @@ class RabbitBroker(Broker):
                 return self._ask(queue)
             except self._lost:
                 self._forget()
-            try:  # once more: the connection may only have been stale
+            try:  # try once more, because the connection may have been stale
                 return self._ask(queue)
             except self._lost as error:
                 self._forget()

@@ -1,8 +1,8 @@
-"""Background work: what a job is, which queue carries its message, and which function handles it.
+"""Background work: the definition of a job, the queue of its messages, and the function that handles it.
 
-The row in Postgres is the truth; a message only wakes a worker up. A handler looks for due rows under a lock or lease
-and does nothing if there are none, and a periodic sweep looks without any message. So a message may be lost, delayed
-or duplicated.
+The rows in Postgres define the work; a message only wakes a worker. A handler selects due rows under a lock or
+lease, and does nothing if no row is due. A periodic sweep selects due rows without a message. So a message may be
+lost, delayed or duplicated.
 
 A job is declared where it is implemented, by a decorator with its kind, its queue and the interval at which beat
 sends it:
@@ -51,7 +51,7 @@ class Context(Protocol):
         """Return the result of `make(context)`, which is created once in a process."""
 
     def when_stopping(self, act: Callable[[], object]) -> None:
-        """Register a callback for the moment at which the process is asked to end."""
+        """Register a callback that is called when the process is asked to end."""
 
     def wake(self, queue: str) -> None:
         """Make this process's consumers of a queue, if any, check for work now."""
@@ -59,7 +59,7 @@ class Context(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """How one kind of job is handled."""
+    """The function that handles one kind of job, with its queue and schedule."""
 
     kind: str
     queue: str
@@ -96,7 +96,7 @@ def sweep(
     budget_seconds: float = BUDGET_SECONDS,
     in_parallel: bool = False,
 ) -> Callable[[Run], Run]:
-    """Declare a function that beat's schedule alone triggers, at an interval."""
+    """Declare a function that only beat's schedule triggers, at an interval."""
     return _declare(kind, queue, every_seconds, budget_seconds, in_parallel=in_parallel)
 
 
@@ -104,7 +104,7 @@ def _declare(
     kind: str, queue: str, every_seconds: float | None, budget_seconds: float, *, in_parallel: bool
 ) -> Callable[[Run], Run]:
     def declare(run: Run) -> Run:
-        # Found at import, and so by every test: two handlers would each do half of the jobs.
+        # Raise at import, so that every test finds a duplicate: two handlers would each handle a part of the jobs.
         if kind in HANDLERS:
             raise ValueError(f"two handlers of {kind}")
         HANDLERS[kind] = Handler(

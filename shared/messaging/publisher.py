@@ -1,4 +1,4 @@
-"""Send jobs' messages through Celery to the broker of `broker.py`.
+"""Send the messages of jobs through Celery to the broker that `broker.py` describes.
 
 Publishing never fails a request: a lost message delays its job by at most the interval of its sweep.
 """
@@ -32,7 +32,8 @@ RECONNECT_SECONDS = 2
 class BrokerConnection(Connection):
     """kombu's connection, which retries an unreachable broker every RECONNECT_SECONDS.
 
-    By default kombu's pauses grow without limit: work would stand still for half a minute after the broker's return.
+    By default kombu's pauses grow, so no work would be done for up to half a minute after the broker is available
+    again.
     """
 
     def ensure_connection(self, *args: Any, **kwargs: Any) -> Any:
@@ -54,17 +55,17 @@ def create_celery(broker_url: str) -> Celery:
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_pool_limit=32,
-        # Results are rows in Postgres.
+        # Store no results in the broker: results are rows in Postgres.
         result_backend=None,
         task_ignore_result=True,
         task_serializer="json",
         accept_content=["json"],
-        # Acknowledged after the job: if the worker dies, another one gets the message.
+        # Acknowledge a message after its job: if the worker dies, another worker gets the message.
         task_acks_late=True,
         # A busy worker must not reserve messages that an idle one could handle.
         worker_prefetch_multiplier=1,
         task_default_queue=RETENTION,
-        # A misspelled queue must fail, and not collect messages that no worker reads.
+        # A misspelled queue must cause an error instead of collecting messages that no worker reads.
         task_create_missing_queues=False,
         task_publish_retry_policy={
             "max_retries": 1,
@@ -111,7 +112,7 @@ class Publisher:
     def publish(self, jobs: Sequence[Job]) -> None:
         """Queue jobs for sending; returns at once."""
         with self._lock:
-            # Bounded: while the broker is down, equal jobs merge but different ones add up.
+            # Bound the queue: while the broker is down, equal jobs are merged but different jobs accumulate.
             if len(self._pending) < PENDING_LIMIT:
                 trace = traceparent()
                 for job in jobs:

@@ -1,10 +1,10 @@
-"""One connection over which a worker publishes all replies of its calls, those of a few milliseconds together.
+"""Publish all replies of a worker's calls over one connection. Replies of the same few milliseconds are sent together.
 
 Each step on a reply's way (here, in Valkey, in the web process) wakes a thread, which costs several times the work
-itself. A reply after a pause is sent at once; replies within GATHER_SECONDS are sent together, in the order in which
-they were put. Only a final reply waits for Valkey's response. The other responses are read before the next send, and
-tell whether the channel had a subscriber. A web process with a channel prefix BUNDLES receives its replies of one
-send as one message.
+itself. A reply after a pause is sent at once; replies within GATHER_SECONDS are sent together, in the order in
+which they were put. Only a final reply waits for Valkey's response. Valkey's other responses are read before the
+next send; they state whether the channel had a subscriber. If a web process's channel has the prefix BUNDLES, all
+its replies of one send are one message, a bundle.
 """
 
 import struct
@@ -36,7 +36,7 @@ _LENGTH = struct.Struct(">I")
 
 
 class ReplySender(Protocol):
-    """The sender of a message, which learns about its delivery."""
+    """The sender of a message, which is notified whether the message had a subscriber."""
 
     has_listener: bool
     """Set to false after a message reached no subscriber or could not be sent."""
@@ -51,7 +51,7 @@ class ReplyMessage(NamedTuple):
 
 
 def unbundle(message: bytes) -> Iterator[bytes]:
-    """Yield the messages of a bundle, or the message itself if it is none."""
+    """Yield the messages in a bundle, or the message itself if it is not a bundle."""
     if not message.startswith(_MARK):
         yield message
         return
@@ -70,7 +70,7 @@ class Bundle(NamedTuple):
 
     @property
     def payload(self) -> bytes:
-        """The message that carries them."""
+        """The content of the one message that contains all messages of the bundle."""
         if len(self.messages) == 1:
             return self.messages[0].payload
         pieces = [_MARK]
@@ -98,19 +98,19 @@ class ReplyPublisher:
         )
 
     def close(self) -> None:
-        """Send the backlog and release the connection."""
+        """Send all pending messages and release the connection."""
         self._thread.stop()
         self._send_waiting()
         with self._sending:
             self._release_connection()
 
     def publish(self, message: ReplyMessage) -> bool:
-        """Send one message in a round trip; return whether it had a subscriber. Raises redis.RedisError."""
+        """Send one message in one round trip. Return whether the message had a subscriber. Raises redis.RedisError."""
         return int(self._valkey.publish(message.channel, message.payload)) > 0
 
     @contextmanager
     def batched(self) -> Iterator[None]:
-        """Send everything put during the block at its end."""
+        """Send all messages that are put during the block together, at the end of the block."""
         self._is_gathering = True
         try:
             yield
@@ -119,13 +119,13 @@ class ReplyPublisher:
             self._send_waiting()
 
     def put(self, message: ReplyMessage) -> None:
-        """Send now, or together with others within GATHER_SECONDS."""
+        """Send a message now, or together with other messages within GATHER_SECONDS."""
         with self._lock:
             is_first = not self._waiting
             self._waiting.append(message)
             self._waiting_bytes += len(message.payload)
             is_too_much = self._waiting_bytes > MAX_WAITING_BYTES
-        # After a pause there is nothing to wait for: send at once, for the shortest delay.
+        # After a pause no other replies are gathering, so send immediately for the shortest delay.
         is_due = is_first and time.monotonic() - self._sent_at > GATHER_SECONDS
         if is_too_much or (is_due and not self._is_gathering):
             self._send_waiting()
@@ -142,15 +142,15 @@ class ReplyPublisher:
         return message.sender.has_listener or self.publish(message)  # a web process drops duplicates
 
     def _send_gathered(self) -> None:
-        """Send what gathers, every GATHER_SECONDS, until a round finds nothing."""
+        """Send the gathered messages every GATHER_SECONDS, until a round finds no message."""
         while not self._thread.is_stopping:
-            # Sleep first: the message that woke this thread was the first of a burst.
+            # Sleep first, because the message that woke this thread may be the first of a burst.
             time.sleep(GATHER_SECONDS)
             if not self._send_waiting():
                 return
 
     def _send_waiting(self) -> bool:
-        """Send the backlog; return whether there was any."""
+        """Send the pending messages. Return whether any message was pending."""
         with self._sending:
             with self._lock:
                 messages, self._waiting = self._waiting, []
@@ -199,7 +199,7 @@ class ReplyPublisher:
     def _read(self) -> None:
         """Read the number of subscribers that each sent message had."""
         while self._unconfirmed:
-            # Popped only after its response was read: a failure in between leaves it to be sent again.
+            # Pop a message only after its response was read, so that after a failure it is sent again.
             if self._connection.read_response() == 0:
                 _mark_without_listener(self._unconfirmed[0])
             self._unconfirmed.popleft()

@@ -1,4 +1,4 @@
-"""Connect to Valkey or Redis with short timeouts: a command fails rather than waits."""
+"""Connect to Valkey or Redis with short timeouts, so that a command fails instead of waiting."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def connect_valkey(
         timeout=timeout_seconds,
         socket_timeout=timeout_seconds,
         socket_connect_timeout=min(timeout_seconds, 1.0),
-        # Not after a timeout: a second one would double the wait.
+        # Do not retry after a timeout: a second timeout would double the wait.
         retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
     )
     return redis.Redis.from_pool(pool)
@@ -42,7 +42,7 @@ def ask_together(valkey: redis.Redis, *commands: tuple[Any, ...]) -> list[Any]:
         connection.send_packed_command(connection.pack_commands(commands))
         return [connection.read_response() for _ in commands]
     except BaseException:
-        # A response may be left unread; the connection's next user would receive it.
+        # Disconnect: a response may be unread, and the connection's next user would receive it.
         connection.disconnect()
         raise
     finally:
@@ -50,7 +50,7 @@ def ask_together(valkey: redis.Redis, *commands: tuple[Any, ...]) -> list[Any]:
 
 
 def writes_to_disk(valkey: redis.Redis) -> bool:
-    """Return whether the server persists its data, by a log or by snapshots. Raises redis.RedisError."""
+    """Return whether the server writes its data to disk, as a log or as snapshots. Raises redis.RedisError."""
     persistence: Any = valkey.info("persistence")
     snapshots: Any = valkey.config_get("save")
     return bool(persistence["aof_enabled"] or snapshots.get("save"))
