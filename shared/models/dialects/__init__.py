@@ -1,4 +1,4 @@
-"""The dialects of clients and upstreams, and the translations between them; without I/O.
+"""The dialects (API formats) of clients and upstreams, and the translations between dialects. Without I/O.
 
 `parse_chat`, `parse_responses` and `parse_messages` validate a request. `upstream_body` translates it to an upstream's
 dialect. `Translator` turns the upstream's events into deltas, or one body, of the client's dialect, and `frame_writer`

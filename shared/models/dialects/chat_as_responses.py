@@ -31,7 +31,7 @@ def chat_as_responses(body: Json) -> Json:
 
 
 def _translate_options(body: Json, translated: Json) -> None:
-    # `max_completion_tokens` replaced `max_tokens`, so it wins.
+    # Prefer `max_completion_tokens`, because OpenAI replaced `max_tokens` by it.
     limits = [body[name] for name in ("max_completion_tokens", "max_tokens") if name in body]
     if limits:
         translated["max_output_tokens"] = limits[0]
@@ -52,7 +52,7 @@ def _translate_options(body: Json, translated: Json) -> None:
     if body.get("logprobs"):
         translated["include"] = ["message.output_text.logprobs"]
     else:
-        # Responses refuses it without `include`.
+        # Drop `top_logprobs` if no log probabilities are requested: Responses refuses it without `include`.
         translated.pop("top_logprobs", None)
 
 
@@ -80,7 +80,7 @@ def _assistant_items(message: Json) -> Iterator[Json]:
         for part in content or ()
     ]
     if message.get("refusal"):
-        # Chat has the refusal beside the content, Responses as a part of it.
+        # Make the refusal a part of the content, because chat has a separate field for it and Responses has none.
         parts.append({"type": "refusal", "refusal": message["refusal"]})
     if parts:
         yield {"type": "message", "role": "assistant", "content": parts}
@@ -88,7 +88,7 @@ def _assistant_items(message: Json) -> Iterator[Json]:
         yield _call(call)
     if message.get("function_call"):
         called = message["function_call"]
-        # The legacy form has no ids; its result names the function.
+        # Use the function's name as the id: a legacy call has no id, and its result names the function.
         yield {"type": "function_call", "call_id": called["name"], **called}
 
 
@@ -128,13 +128,13 @@ def _format(given: Json) -> Json:
 
 
 def _flat(tool: Json) -> Json:
-    """Lift the members that chat nests under the tool's type (`{"type": "function", "function": {…}}`)."""
+    """Move the fields that chat nests under the tool's type to the top (`{"type": "function", "function": {…}}`)."""
     nested = tool.get(tool["type"])
     if not isinstance(nested, dict):
         return tool
     flat = {"type": tool["type"], **nested}
     if flat["type"] == "function":
-        # Both are optional in chat, where an absent `strict` means false; Responses reads it as true.
+        # Set the fields that chat may omit: Responses would read an absent `strict` as true, but chat means false.
         flat = {"parameters": None, "strict": False, **flat}
     grammar = (flat.get("format") or {}).get("grammar")
     if grammar is not None:

@@ -1,10 +1,11 @@
-"""Normalize one choice of a chat stream: role once, an index always, known finish reasons, whole tool calls.
+"""Normalize one choice of a chat stream, because upstreams deviate from OpenAI's format.
 
-The chat stream sends the normalized choice; the streams of other dialects build their events from it.
+A normalized choice has its role once, an index in every chunk, a known finish reason, and well-formed tool calls. The
+chat stream sends normalized choices; the streams of other dialects build their events from normalized choices.
 
 The official client joins fragments of tool calls by `index` and concatenates every string, including ids and names. So
-each id and name is sent once, and each call gets one dense index. Upstreams number calls from one, give all index 0,
-omit index or id, repeat the name, or send a call whole.
+each id and name is sent once, and the calls are numbered 0, 1, 2 and so on. Upstreams number calls from one, use index
+0 for all calls, omit the index or id, repeat the name, or send a whole call in one fragment.
 """
 
 import json
@@ -45,10 +46,10 @@ class ChatChoice:
         self._numbered: dict[str, int] = {}
 
     def read(self, choice: Json) -> Json | None:
-        """Normalize one choice of one chunk, in place where possible. Return None if it adds nothing."""
+        """Normalize one choice of one chunk, in place where possible. Return None if the choice adds nothing."""
         delta = choice.get("delta")
         if not isinstance(delta, dict):
-            # A whole completion has `message` instead of `delta`.
+            # Read `message` instead of `delta`: the upstream sent a whole completion.
             delta = object_or_empty(choice.pop("message", None))
         choice["delta"] = delta
         self._read_role(delta)
@@ -95,7 +96,7 @@ class ChatChoice:
         elif value is None:
             del delta[name]
         elif isinstance(value, list):
-            # The official client joins lists of objects by `index` and fails on elements without it.
+            # Number the elements: the official client joins lists of objects by `index` and fails without an index.
             for element in value:
                 if isinstance(element, dict) and "index" not in element:
                     element["index"] = self._numbered.get(name, 0)
@@ -106,15 +107,14 @@ class ChatChoice:
     def _read_finish(self, reason: Any) -> str | None:
         if not isinstance(reason, str) or not reason or self.finish_reason is not None:
             return None
-        # Official clients validate the reason against a closed list.
+        # Replace an unknown reason by a known one, because official clients accept only a closed list of reasons.
         known = reason in _KNOWN_FINISHES
-        # An unknown reason must not fail the client: infer a known one.
         self.finish_reason = reason if known else _OTHER_FINISHES.get(reason) or self.infer_finish()
         return self.finish_reason
 
 
 def _join(parts: Any) -> str:
-    """Return the joined text of content that came as a list of parts."""
+    """Return the joined text of content that the upstream sent as a list of parts."""
     if not isinstance(parts, list):
         return ""
     texts = [part.get("text") for part in parts if isinstance(part, dict)]
@@ -134,7 +134,7 @@ def _fragment_size(fragment: Json) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class ToolCall:
-    """One call so far; `pieces` are its arguments."""
+    """A tool call that is being received. `pieces` are the fragments of the arguments."""
 
     index: int
     kind: str
@@ -146,7 +146,7 @@ class ToolCall:
 
 
 class ToolCalls:
-    """The calls of one choice, in order of appearance."""
+    """The tool calls of one choice, in the order in which they began."""
 
     def __init__(self, id_prefix: str) -> None:
         self._id_prefix = id_prefix
@@ -156,7 +156,7 @@ class ToolCalls:
         return len(self._calls)
 
     def read(self, fragments: Any) -> list[Json]:
-        """Normalize the fragments of one chunk for the client, without those that add nothing."""
+        """Return the normalized fragments of one chunk, without fragments that add nothing."""
         if not isinstance(fragments, list):
             return []
         read = [self._read(fragment) for fragment in fragments if isinstance(fragment, dict)]
@@ -198,7 +198,7 @@ class ToolCalls:
         return {**fragment, "index": index, "id": call.id, "type": kind, kind: fields}
 
     def _find(self, fragment: Json, name: str | None) -> ToolCall | None:
-        """Return the call that a fragment continues, or None if it opens a new one."""
+        """Return the call that a fragment continues, or None if the fragment begins a new call."""
         given, index = fragment.get("id"), _int_or_none(fragment.get("index"))
         if given:
             same = [call for call in self._calls if call.upstream_id == given]
@@ -209,16 +209,16 @@ class ToolCalls:
             return None
         last = candidates[-1]
         if given:
-            # A late id belongs to the call that it continues; a different id is another call.
+            # The id is new. It begins a new call, unless the last call has no id and this fragment has no name.
             return last if last.upstream_id is None and not name else None
-        # The same index with a new name after complete arguments: the upstream gives all calls index 0.
+        # A new name after complete arguments begins a new call: this upstream uses index 0 for all calls.
         if name and last.name and _is_complete(last):
             return None
         return last
 
 
 def _text(value: Any) -> str:
-    """Return arguments as text; some upstreams send the object itself."""
+    """Return the arguments as JSON text. Some upstreams send a JSON object instead of text."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value)
@@ -240,7 +240,7 @@ _CUT = frozenset({"length", "content_filter"})
 
 
 class FirstChoiceStream:
-    """The shared part of dialects with one reply per request: a chat upstream's first choice, its usage and its end."""
+    """The base of streams that read chat chunks and reply with one choice: reads the first choice and the usage."""
 
     def __init__(self, call_id_prefix: str) -> None:
         self._choice = ChatChoice(call_id_prefix)
@@ -258,7 +258,7 @@ class FirstChoiceStream:
         return "incomplete" if self._choice.finish_reason in _CUT else "completed"
 
     def _follow(self, chunk: Json) -> Json | None:
-        """Read one chunk, or a whole completion. Return what its first choice adds, normalized."""
+        """Read one chunk, or a whole completion. Return the normalized delta of the first choice."""
         usage = chunk.get("usage")
         if usage is not None:
             self.usage = read_usage(usage) or self.usage

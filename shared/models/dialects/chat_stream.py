@@ -1,8 +1,8 @@
-"""Chat chunks in, chat deltas or one completion out: the reply to a client of the chat dialect.
+"""The reply to a client of the chat dialect: converts chat chunks to deltas or to one completion.
 
-The upstream's own fields are kept. Only the parts on which official clients fail are normalized: ids and model are
-ours, the choices' first chunks come in order, and usage is in one last chunk and only if requested. For a client
-without a stream, `CompletionChoice` assembles the completion.
+The upstream's own fields are kept, except where official clients would fail. The ids and the model are replaced by
+those of this service. The choices begin in order. Usage is in one last chunk, and only if the client requested it. For
+a client without a stream, `CompletionChoice` assembles the completion.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ class ChatStream:
 
     @property
     def size_bytes(self) -> int:
-        """The output of all choices so far, in bytes of UTF-8."""
+        """The size of the output of all choices so far, in bytes of UTF-8."""
         size_bytes = 0
         for (
             choice
@@ -55,7 +55,7 @@ class ChatStream:
         return "incomplete" if cut else "completed"
 
     def feed(self, chunk: Json) -> list[Delta]:
-        """Read one upstream chunk, which is modified, or a whole completion. Return its deltas."""
+        """Read one upstream chunk, or a whole completion, and modify it. Return the deltas for the client."""
         usage = chunk.get("usage")
         if usage is not None:
             self.usage = read_usage(usage) or self.usage
@@ -79,7 +79,7 @@ class ChatStream:
             return []
         chunk["choices"] = read
         chunk.update(self._head)
-        # The official client expects `usage: null` on all chunks but the last.
+        # Set `usage` to null, which the official client expects on all chunks but the last.
         if self._wants_usage:
             chunk["usage"] = None
         else:
@@ -126,7 +126,7 @@ class ChatStream:
             return None
         index = choice.get("index")
         if not isinstance(index, int) or not 0 <= index < self._n:
-            # Some upstreams omit the index, or count from one.
+            # Use the position, because some upstreams omit the index or count from one.
             index = choice["index"] = min(position, self._n - 1)
         state = self._choices.get(index)
         if state is None:
@@ -134,7 +134,7 @@ class ChatStream:
         return state.read(choice)
 
     def _open(self, index: int, deltas: list[Delta]) -> ChatChoice:
-        """Open a choice, and the unopened ones before it, because the official client appends choices in order."""
+        """Open a choice and all choices with a lower index, because the official client appends choices in order."""
         for missing in range(index + 1):
             if missing in self._choices:
                 continue
@@ -148,7 +148,7 @@ class ChatStream:
         return self._choices[index]
 
     def _end_when_all_finished(self) -> None:
-        """Set `is_complete` once all `n` choices have finished; a choice that has not begun may still come."""
+        """Set `is_complete` if all `n` choices have begun and finished."""
         if len(self._choices) < self._n:
             return
         for choice in self._choices.values():  # at every chunk, like the size
@@ -157,7 +157,7 @@ class ChatStream:
         self.is_complete = True
 
     def _keep(self, chunk: Json) -> None:
-        """Remember the last fingerprint and tier for the final chunk, from which the official client takes them."""
+        """Remember the last fingerprint and service tier for the final chunk, where the official client reads them."""
         fingerprint, tier = chunk.get("system_fingerprint"), chunk.get("service_tier")
         if isinstance(fingerprint, str):
             self._last["system_fingerprint"] = fingerprint
@@ -214,7 +214,7 @@ class CompletionChoice:
             pairs = zip(self._calls, self._call_texts, strict=True)
             message["tool_calls"] = [self._write_call(call, texts) for call, texts in pairs]
         if message["content"] == "" and (self._calls or message["refusal"]):
-            # OpenAI's convention: null beside calls or a refusal, a string otherwise.
+            # Use null, as OpenAI does for a message with tool calls or a refusal and without text.
             message["content"] = None
         elif message["content"] is None and not (
             self._calls or message["refusal"] or "function_call" in message

@@ -1,8 +1,8 @@
 """The deltas of a reply, and their serialization as server-sent events.
 
-A delta is one chunk or event of the client's dialect. Agents read deltas directly. A frame writer serializes them with
-LF line ends (Open Responses). JSON is ASCII only, for readers that take U+2028 or U+0085 for a line end, and for
-upstreams that split a surrogate pair.
+A delta is one chunk or event of the client's dialect. Agents read deltas directly. For other clients, a frame writer
+serializes deltas with LF line ends, as Open Responses requires. JSON is written in ASCII for two reasons: some readers
+take U+2028 or U+0085 for a line end, and some upstreams split a surrogate pair over two chunks.
 """
 
 import json
@@ -14,32 +14,33 @@ from typing import Any
 from shared.models.dialects.requests import Dialect, Json
 
 DONE = b"data: [DONE]\n\n"
-"""Ends every stream of OpenAI's dialects."""
+"""The last frame of every stream of OpenAI's dialects."""
 _COMMENT = b": still working\n\n"
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
-# OpenAI's value for an impossible token.
+# OpenAI's value for the log probability of an impossible token.
 LEAST_LOG_PROBABILITY = -9999.0
 
-# One encoder for all frames: json.dumps with these options would create one for each.
+# Use one encoder for all frames: `json.dumps` with these options would create an encoder for each frame.
 _write = json.JSONEncoder(
     ensure_ascii=True, check_circular=False, allow_nan=False, separators=(",", ":")
 ).encode
 
 
-@dataclass(slots=True, eq=False)  # not frozen: one is made for every chunk, at a third of the cost
+# Not frozen, because creating a frozen instance for every chunk takes three times as long.
+@dataclass(slots=True, eq=False)
 class Delta:
-    """One chunk of a chat completion, one event of another dialect, or an error; `content` is what clients read."""
+    """One chunk of a chat completion, one event of another dialect, or an error. `content` is sent to the client."""
 
     content: Json
 
     @property
     def text(self) -> str:
-        """The text that it adds to the reply (of a chat's first choice)."""
+        """The text that this delta adds to the reply (for chat: to the first choice)."""
         return self._added_text("content", "response.output_text.delta")
 
     @property
     def refusal(self) -> str:
-        """The text that it adds to the model's refusal."""
+        """The text that this delta adds to the model's refusal."""
         return self._added_text("refusal", "response.refusal.delta")
 
     def _added_text(self, field: str, type_: str) -> str:
@@ -58,7 +59,7 @@ def frame_writer(dialect: Dialect) -> FrameWriter:
 
 
 def end_of_stream(dialect: Dialect) -> bytes:
-    """Return the bytes after the last frame of any stream, also a broken one."""
+    """Return the bytes that end any stream of a dialect, even a broken stream."""
     return b"" if dialect is Dialect.MESSAGES else DONE
 
 
@@ -69,7 +70,7 @@ def keepalive_comment(dialect: Dialect) -> bytes:
 
 def write_json(value: Json) -> str:
     """Return one line of JSON. Infinite and NaN numbers, which upstreams send as log probabilities, become finite."""
-    # Checking each number beforehand would cost every frame; hardly any frame fails.
+    # Replace numbers only after a failure: hardly any frame fails, and a check beforehand would slow down every frame.
     try:
         return _write(value)
     except ValueError:
@@ -81,7 +82,7 @@ def _write_chunks(deltas: Sequence[Delta]) -> bytes:
 
 
 def _write_events(deltas: Sequence[Delta]) -> bytes:
-    """Serialize each event under the name of its `type`."""
+    """Serialize each event as a frame that is named by the event's `type`."""
     return "".join(
         [f"event: {delta.content['type']}\ndata: {write_json(delta.content)}\n\n" for delta in deltas]
     ).encode("ascii")

@@ -1,4 +1,4 @@
-"""Failures inside a stream: read from an upstream's events, written for each client dialect.
+"""Failures inside a stream: the parser of an upstream's error events, and the error events of each client dialect.
 
 A stream that broke ends with an error that every client notices, never with an invented success. An upstream's message
 is shortened and redacted (`disclosure.py`).
@@ -27,14 +27,14 @@ _FAILED_FINISHES = ("error", "abort", "cancelled", "failed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a stream ended early: a stable code of ours and a message."""
+    """The reason why a stream ended early: a stable code of this service, and a message."""
 
     code: str
     message: str
 
 
 def read_failure(event: Json) -> Failure | None:
-    """Return the failure that an upstream's event reports, in any known form, or None."""
+    """Return the failure that an upstream's event reports, or None if the event reports none."""
     kind = event.get("type")
     if kind == "response.failed":
         return _failure(event["response"].get("error") if isinstance(event.get("response"), dict) else None)
@@ -47,7 +47,7 @@ def read_failure(event: Json) -> Failure | None:
     if event.get("object") == "response" and event.get("status") in ("failed", "cancelled"):
         return _failure(None)
     if event.get("object") == "response" and event.get("status") in ("queued", "in_progress"):
-        # A final document that is still in progress was cut.
+        # This is the upstream's whole response. If it is still in progress, the reply was truncated.
         return truncated()
     choices = event.get("choices")
     if isinstance(choices, list) and any(map(_has_failed, choices)):
@@ -70,7 +70,10 @@ def chat_error(failure: Failure) -> Json:
 
 
 def responses_error(failure: Failure, sequence_number: int) -> Json:
-    """Return an `error` event: flat for OpenAI's schema, nested for Open Responses and for clients that raise it."""
+    """Return an `error` event of the Responses dialect.
+
+    The event has the error twice: flat for OpenAI's schema, and nested for Open Responses and for official clients.
+    """
     error = {"type": _type_of(failure), "code": failure.code, "message": failure.message, "param": None}
     return {
         "type": "error",
@@ -83,14 +86,14 @@ def responses_error(failure: Failure, sequence_number: int) -> Json:
 
 
 def messages_error(failure: Failure) -> Json:
-    """Return the `error` event of Anthropic's dialect, with our code beside its type."""
+    """Return the `error` event of Anthropic's dialect, with this service's error code as an additional field."""
     type_ = _MESSAGES_TYPES.get(failure.code, "api_error")
     return {"type": "error", "error": {"type": type_, "message": failure.message, "code": failure.code}}
 
 
 def response_error(failure: Failure) -> Json:
-    """Return the `error` of a Response object, with a code from its closed list."""
-    # The schema of Response objects allows few codes.
+    """Return the `error` field of a Response object."""
+    # Replace a code that the schema of Response objects does not allow.
     closed = "rate_limit_exceeded" if failure.code == "rate_limit_exceeded" else "server_error"
     return {"code": closed, "message": failure.message}
 
@@ -102,7 +105,7 @@ def _has_failed(choice: Any) -> bool:
 def _failure(error: Any) -> Failure:
     given = error if isinstance(error, dict) else {"message": error}
     code = given.get("code") if str(given.get("code")) in _PASSED_ON else PROVIDER_ERROR
-    # Numeric codes come from gateways that repeat their own status.
+    # Also accept 429 as a code: some gateways repeat their HTTP status there.
     if given.get("code") in (429, "429") or given.get("type") == "rate_limit_error":
         code = "rate_limit_exceeded"
     message = given.get("message")

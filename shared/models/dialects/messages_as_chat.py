@@ -74,9 +74,9 @@ def _messages(body: Json) -> list[Json]:
 
 
 def _add_user(messages: list[Json], content: Any) -> None:
-    """Add the results of tools, each as its own message, and then the user's content."""
+    """Add each tool result as a message of its own, then the user's content as one message."""
     blocks = _blocks(content)
-    # First: chat requires tool results directly after the calls.
+    # Add the tool results first, because chat requires them directly after the calls.
     messages += [_tool_message(block) for block in blocks if block["type"] == "tool_result"]
     parts = [part for block in blocks if block["type"] != "tool_result" for part in _parts(block)]
     if parts:
@@ -87,7 +87,7 @@ def _add_assistant(messages: list[Json], content: Any) -> None:
     blocks = _blocks(content)
     text = _text([block for block in blocks if block["type"] == "text"])
     calls = [_call(block) for block in blocks if block["type"] == "tool_use"]
-    # Only thoughts: chat has no place for them.
+    # Drop a message with thoughts only, because chat has no field for thoughts.
     if not text and not calls:
         return
     message: Json = {"role": "assistant", "content": text or None}
@@ -103,7 +103,7 @@ def _text(content: Any) -> str:
 
 
 def _plain(parts: list[Json]) -> Any:
-    """Return parts that are all text as one string, which every upstream accepts."""
+    """Join the parts to one string if all are text, because every upstream accepts a string."""
     return _text(parts) if all(part["type"] == "text" for part in parts) else parts
 
 
@@ -126,7 +126,7 @@ def _document(block: Json) -> list[Json]:
     if source["type"] == "content":
         return [*about, *(part for inner in _blocks(source["content"]) for part in _parts(inner))]
     if source["type"] == "url":
-        # Not part of the chat dialect: `messages_as_chat` refuses it, Responses supports it.
+        # Keep the URL for Responses upstreams. The chat dialect has no file by URL, so `messages_as_chat` refuses it.
         return [*about, {"type": "file", "file": {"file_url": source["url"]}}]
     data = f"data:{source['media_type']};base64,{source['data']}"
     return [*about, {"type": "file", "file": {"filename": "document.pdf", "file_data": data}}]
@@ -159,7 +159,7 @@ def _with_media_separated(messages: list[Json]) -> list[Json]:
             continue
         if media and message["role"] != "tool":
             own = _blocks(message["content"]) if message["role"] == "user" else []
-            # After the last tool message: chat allows no other message between calls and results.
+            # Insert the media after the last tool message: chat allows no other message between calls and results.
             separated.append({"role": "user", "content": [*media, *own]})
             media = []
             if message["role"] == "user":
@@ -181,7 +181,10 @@ def _tool_choice(choice: Json) -> Any:
 
 
 def _effort(output: Json, thinking: Json) -> str | None:
-    """Return the reasoning effort: the caller's word, else by the token budget, else None for the model's default."""
+    """Return the reasoning effort that the request names, or else derive the effort from the token budget.
+
+    Returns None if the request has neither, so that the model's default applies.
+    """
     effort, budget = output.get("effort"), thinking.get("budget_tokens")
     if effort is not None:
         return _EFFORTS.get(effort, effort)

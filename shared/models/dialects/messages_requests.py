@@ -1,8 +1,9 @@
-"""The schema of `POST /v1/messages` and of counting its tokens, and its parser; the API documents show the schema.
+"""The schemas and parsers of `POST /v1/messages` and of the request that counts a prompt's tokens.
 
-Closed, unlike the other two dialects: no upstream speaks this one, so an unknown member could only be dropped. Hints
-that change no meaning (`cache_control`) are accepted and dropped. Optional members may be null. The first mistake is
-named as Anthropic does.
+The API documents show the schemas. Unlike the other two dialects, the schemas refuse unknown fields: no upstream
+supports this dialect, so an unknown field could only be dropped. Hints that do not change the reply's meaning
+(`cache_control`) are accepted and dropped. Optional fields may be null. An error names the first invalid field in
+Anthropic's form.
 """
 
 from typing import Annotated, Any, Literal
@@ -39,7 +40,7 @@ def _check(body: Any, shape: type[BaseModel]) -> None:
 
 def _refuse_prefill(messages: list[Json]) -> None:
     if messages[-1]["role"] == "assistant":
-        # No upstream dialect can continue a reply that is already begun.
+        # Refuse a conversation that ends with the beginning of a reply: no upstream dialect can continue a reply.
         raise InvalidRequest(
             "The conversation must end with a user message: a reply that is already begun cannot be continued.",
             param=f"messages.{len(messages) - 1}.role",
@@ -54,7 +55,7 @@ def _meaning(error: Any) -> str:
 
 
 def _path(body: Any, loc: tuple[int | str, ...]) -> list[str]:
-    """Return the members on the way to an error, without the tags of unions, which pydantic includes."""
+    """Return the path to an invalid field. Pydantic's `loc` also contains the tags of unions, which are left out."""
     path, value, passed = [], body, None
     for step in loc:
         if isinstance(value, dict) and value is not passed and step in map(value.get, _TAGS):

@@ -1,11 +1,11 @@
-"""Chat chunks in, Messages events or one message out: the reply to a client of Anthropic's dialect.
+"""The reply to a client of Anthropic's dialect: converts chat chunks to Messages events or to one message.
 
-Thoughts are shown only to a client that requested thinking, because others expect text in the first block; they are
-counted for all. The closing events wait for the usage report, which chat sends last.
+Thoughts are sent only to a client that requested thinking, because other clients expect text in the first block. The
+tokens of thoughts always count. The closing events wait for the usage report, which chat upstreams send last.
 
 Clients read content blocks one after another, but upstreams may interleave the arguments of several calls. So a call's
-block stays open until a later block has begun and the call's arguments are complete JSON; deltas of later blocks wait
-until then.
+block stays open until a later block has begun and the call's arguments are complete JSON. Until then, the deltas of
+later blocks are kept back.
 """
 
 import json
@@ -36,12 +36,12 @@ class MessagesStream(FirstChoiceStream):
         self._stop_sequence: str | None = None
 
     def feed(self, chunk: Json) -> list[Delta]:
-        """Read one upstream chunk, or a whole completion. Return its deltas."""
+        """Read one upstream chunk, or a whole completion. Return the deltas for the client."""
         self._start()
         read = self._follow(chunk)
         if read is not None:
             self._add(read["delta"])
-            # vLLM reports the matched stop sequence here.
+            # Read the matched stop sequence, which vLLM reports in `stop_reason`.
             stopped_at = read.get("stop_reason")
             if stopped_at in (self._parsed.body.get("stop_sequences") or ()):
                 self._stop_sequence = stopped_at
@@ -76,7 +76,7 @@ class MessagesStream(FirstChoiceStream):
             return
         self._has_started = True
         if self._parsed.is_stream:
-            # An estimate: the real counts are known at the end, where clients read them again.
+            # Send an estimate, because the real counts are known only at the end. Clients read them there.
             expected = TokenCounts(prompt_tokens=estimate_prompt_tokens(self._parsed), completion_tokens=0)
             empty: Json = {"content": [], "stop_reason": None, "stop_sequence": None}
             self._emit("message_start", message={**self._head, **empty, "usage": messages_usage(expected)})
@@ -93,8 +93,8 @@ class MessagesStream(FirstChoiceStream):
             self._blocks.add_call_fragment(fragment)
 
     def _stop(self) -> Json:
-        """Return the stop reason; some upstreams report `stop` although the model called a tool."""
-        # A refusal outranks the finish reason: upstreams send `stop` with it.
+        """Return the stop reason, which may differ from the upstream's: some report `stop` after a tool call."""
+        # Check the refusal before the finish reason, because upstreams report a refusal as `stop`.
         if self._has_refused:
             reason = "refusal"
         elif self._choice.finish_reason in _CUT:
@@ -114,8 +114,8 @@ def _shows_thinking(body: Json) -> bool:
 Emit = Callable[..., None]
 TEXT, THINKING, TOOL_USE = "text", "thinking", "tool_use"
 INVALID_JSON = "INVALID_JSON"
-"""The key under which Anthropic's clients put arguments that are not JSON."""
-# Block type: its delta's type, the delta's field.
+"""The key under which Anthropic's clients store the arguments of a call that are not JSON."""
+# For each type of block: the type of the block's deltas, and the field of a delta with the text.
 _DELTAS = {
     TEXT: ("text_delta", "text"),
     THINKING: ("thinking_delta", "thinking"),
@@ -142,9 +142,9 @@ class _Block:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing more can come for it once another block has begun."""
+        """Whether this block cannot receive more text after another block has begun."""
         return self.type != TOOL_USE or (
-            # A cheap test first: parsing the arguments after each fragment would cost quadratic time.
+            # Test the last character first: parsing the arguments after each fragment would take quadratic time.
             self.text.rstrip().endswith("}") and isinstance(_parsed(self.text), dict)
         )
 
@@ -169,13 +169,13 @@ class ContentBlocks:
         return bool(self._calls)
 
     def add_text(self, type_: str, text: str) -> None:
-        """Append to the last block if it is of this type, else open one."""
+        """Append text to the last block if the block has this type, else open a new block."""
         if not self._blocks or self._blocks[-1].type != type_:
             self._add(_Block(dict(_OPENED[type_])))
         self._write(self._blocks[-1], text)
 
     def add_call_fragment(self, fragment: Json) -> None:
-        """Add a fragment of a call, as `ToolCalls` returns it."""
+        """Add a fragment of a call in the normalized form that `ToolCalls.read` returns."""
         called = fragment.get("function") or fragment.get("custom") or {}
         if fragment["index"] == len(self._calls):
             opened = {"type": TOOL_USE, "id": fragment["id"], "name": called["name"], "input": {}}
@@ -207,7 +207,7 @@ class ContentBlocks:
             self._advance()
 
     def _advance(self) -> None:
-        """Close the open block if it is complete and another one waits."""
+        """Close the open block if the block is complete and a later block waits."""
         while self._live < len(self._blocks) - 1 and (self._live < 0 or self._blocks[self._live].is_complete):
             self._stop()
 
@@ -236,7 +236,7 @@ def _parsed(text: str) -> Any:
 
 
 def _input(text: str) -> Json:
-    """Parse the arguments of a call; no arguments mean an empty object."""
+    """Parse the arguments of a call. If there are no arguments, return an empty object."""
     if not text.strip():
         return {}
     parsed = _parsed(text)

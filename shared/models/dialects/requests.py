@@ -1,10 +1,11 @@
-"""A parsed creation request: its dialect, and the few facts that the flow needs. Also the check for other models.
+"""A parsed creation request, and the check that a request involves no model other than the one that it names.
 
-The body stays the client's own, with unknown fields. A member of an unexpected type counts as absent.
+The body of a parsed request is the client's own body, with unknown fields. A field of an unexpected type counts as
+absent.
 
 A call is permitted, limited and charged by the model that it names (docs/decisions.md#named-model). Unknown fields are
-passed to the upstream, but aggregators understand some by which they choose or add another model. `refuse_other_models`
-refuses these, and tools that another model runs.
+passed to the upstream, but some upstreams are aggregators, which choose or add another model by certain fields.
+`refuse_other_models` refuses such fields, and tools that another model runs.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ Json = dict[str, Any]
 
 
 class Dialect(StrEnum):
-    """The formats of the APIs: upstreams speak OpenAI's two, clients also Anthropic's."""
+    """The formats of the APIs. Upstreams use OpenAI's two formats; clients may also use Anthropic's."""
 
     CHAT = "chat"
     RESPONSES = "responses"
@@ -36,7 +37,7 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedRequest:
-    """One request with a validated body. `max_output_tokens` is per choice; None means that the client set no limit."""
+    """A request with a validated body. `max_output_tokens` applies to each choice; None means that no limit is set."""
 
     dialect: Dialect
     model: str
@@ -48,7 +49,7 @@ class ParsedRequest:
 
 
 def describe(dialect: Dialect, body: Json, *, is_stream: bool) -> ParsedRequest:
-    """Return the facts of a body that was already validated, possibly by another process."""
+    """Return the parsed request of a body that was already validated, possibly by another process."""
     is_chat = dialect is Dialect.CHAT
     return ParsedRequest(
         dialect=dialect,
@@ -62,18 +63,18 @@ def describe(dialect: Dialect, body: Json, *, is_stream: bool) -> ParsedRequest:
 
 
 def _limit(dialect: Dialect, body: Json) -> int | None:
-    """Return the output limit. With both fields of chat, the larger one, because an upstream may follow either."""
+    """Return the output limit. If both fields of chat are set, return the larger: an upstream may apply either one."""
     given = [body[name] for name in _LIMITS[dialect] if body.get(name) is not None]
     return max(given, default=None)
 
 
 def object_or_empty(value: Any) -> Json:
-    """Return an object, or an empty one for any other value."""
+    """Return the value if it is a JSON object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def objects_in(value: Any) -> list[Json]:
-    """Return the objects in a list, or an empty list for any other value."""
+    """Return the JSON objects in the value if it is a list, else an empty list."""
     return [element for element in value if isinstance(element, dict)] if isinstance(value, list) else []
 
 
@@ -83,13 +84,13 @@ MODEL_CHOICE_FIELDS = (
     "providerOptions",  # Vercel's gateway
 )  # fmt: skip
 _EXTRA_BODY = "extra_body"
-"""A gateway may send the members of this field to its own upstream as top-level fields."""
+"""A field with further fields. A gateway may send these fields to its own upstream at the top level."""
 _IMAGES = "image_generation"
 _OF_AN_AGGREGATOR = "openrouter:"
 
 
 def refuse_other_models(body: Json) -> None:
-    """Refuse a validated body of OpenAI's dialects that involves another model. Raises InvalidRequest."""
+    """Raise InvalidRequest if a validated body of OpenAI's dialects involves a model that the body does not name."""
     for place, fields in (("", body), (f"{_EXTRA_BODY}.", object_or_empty(body.get(_EXTRA_BODY)))):
         for name in _fields_naming_models(fields):
             raise InvalidRequest(

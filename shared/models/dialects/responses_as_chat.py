@@ -1,6 +1,6 @@
 """Translate a Responses request to the chat dialect, by the rules of `chat_as_responses`.
 
-Reasoning items are dropped, because chat has no place for them.
+Reasoning items are dropped, because chat has no field for reasoning.
 """
 
 from typing import Any, NoReturn
@@ -40,7 +40,7 @@ def _translate_options(body: Json, translated: Json, limit_field: str) -> None:
     }
     translated.update({name: value for name, value in renamed.items() if value is not None})
     if body.get("top_logprobs") or "message.output_text.logprobs" in body.get("include", ()):
-        # Chat needs the switch besides the number.
+        # Set both fields: chat requires `logprobs` in addition to the number.
         translated["logprobs"] = True
         translated["top_logprobs"] = body.get("top_logprobs", 0)
 
@@ -72,7 +72,10 @@ def _add_item(messages: list[Json], item: Json, param: str) -> None:
 
 
 def _assistant(messages: list[Json]) -> Json:
-    """Return the message of a call: chat keeps the text and calls of one reply together."""
+    """Return the assistant message to which to add a call: the last message, or a new one if a user wrote the last.
+
+    Chat puts the text and the calls of one reply into one message.
+    """
     if not messages or messages[-1]["role"] != "assistant":
         messages.append({"role": "assistant", "content": None})
     return messages[-1]
@@ -82,7 +85,7 @@ def _message(item: Json, param: str) -> Json:
     role, content = item["role"], item["content"]
     if role == "assistant" and not isinstance(content, str):
         return _assistant_message(content)
-    # Templates of compatible servers know `system` only; OpenAI accepts it for `developer`.
+    # Write `system` for `developer`: compatible servers know only `system`, and OpenAI accepts both.
     role = "system" if role == "developer" else role
     return {"role": role, "content": _parts(content, f"{param}.content")}
 
@@ -122,7 +125,7 @@ def _part(part: Json, param: str) -> Json:
         detail = {"detail": part["detail"]} if part.get("detail") else {}
         return {"type": "image_url", "image_url": {"url": part["image_url"], **detail}}
     if kind == "input_file":
-        # Chat files are inline or by id.
+        # Refuse a file by URL, because chat supports files only inline or by id.
         if part.get("file_url"):
             _refuse("a file by URL", f"{param}.file_url")
         known = ("file_data", "file_id", "filename")

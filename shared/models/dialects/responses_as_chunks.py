@@ -1,6 +1,7 @@
-"""Translate a Responses stream to chat chunks, for chat clients of an upstream that speaks Responses.
+"""Translate a Responses stream to chat chunks, from which the replies in the chat and Messages dialects are built.
 
-Only items with a chat equivalent are read. Other items (searches, code runs) happen upstream and leave only their text.
+Only items with an equivalent in chat are read. Other items, such as searches and code runs, are ignored: the upstream
+runs them itself and uses their results in the text.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ _STREAMED_PARTS = {
     "response.reasoning_text": "reasoning_text",
     "response.reasoning_summary_text": "summary_text",
 }
-# Part type: the delta's field in chat, the part's own field for its text.
+# For each type of part: the field of chat's delta, and the field of the part with the text.
 _PARTS = {
     "output_text": ("content", "text"),
     "refusal": ("refusal", "refusal"),
@@ -28,7 +29,7 @@ _ENDS = ("response.completed", "response.incomplete")
 
 
 class ResponsesAsChunks:
-    """Tracks which text of which part was sent, so that text that only a `done` event contains is not lost."""
+    """Translates events to chunks. Counts the sent text of each part, to send text that only a `done` event has."""
 
     def __init__(self) -> None:
         self._sent_characters: dict[tuple[int, int, str], int] = {}
@@ -77,7 +78,7 @@ class ResponsesAsChunks:
     def _item(self, output: int, item: Json, verb: str) -> Iterator[tuple[Json, Any]]:
         kind = str(item.get("type"))
         if kind in _CALL_KINDS:
-            # Upstreams may send a call only as a finished item.
+            # Read a call from the finished item, too, because some upstreams send no earlier events of the call.
             yield from self._call(output, item, verb)
         elif verb == "done" and kind in ("message", "reasoning"):
             for name in ("summary", "content"):
@@ -117,12 +118,12 @@ class ResponsesAsChunks:
     def _new(
         self, place: tuple[int, int, str], text: Any, logprobs: Any, verb: str
     ) -> Iterator[tuple[str, Any]]:
-        """Yield the unsent text: all of a delta, or the rest if a `done` event repeats the whole text."""
+        """Yield the text that was not sent yet: all of a delta, or the unsent rest of a `done` event's whole text."""
         sent = self._sent_characters.get(place, 0)
         new = text[sent if verb == "done" else 0 :] if isinstance(text, str) else ""
         self._sent_characters[place] = sent + len(new)
         if new:
-            # The log probabilities of a `done` event cover text that was sent before.
+            # Drop the log probabilities of a `done` event if they also cover text that was sent before.
             yield new, None if verb == "done" and sent else logprobs
 
     def _end(self, response: Json) -> Json:
@@ -139,13 +140,13 @@ class ResponsesAsChunks:
 def _chunk(delta: Json, logprobs: Any, finish_reason: str | None = None) -> Json:
     choice: Json = {"index": 0, "delta": delta, "finish_reason": finish_reason}
     if logprobs:
-        # Chat nests tokens under the text that they belong to.
+        # Nest the tokens under `content`, as chat does.
         choice["logprobs"] = {"content": [_token(token) for token in objects_in(logprobs)]}
     return {"choices": [choice]}
 
 
 def _token(token: Json) -> Json:
-    """Return a token's probability in chat's form, which requires `bytes` and `top_logprobs`."""
+    """Convert a token's log probability to chat's form, which requires `bytes` and `top_logprobs`."""
     top = [{"bytes": None, **other} for other in objects_in(token.get("top_logprobs"))]
     return {"bytes": None, **token, "top_logprobs": top}
 

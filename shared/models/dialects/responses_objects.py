@@ -1,6 +1,6 @@
-"""The Response object: the request's settings with their defaults, our id and model, and every key present.
+"""The Response object: every key of the schema, with the request's settings or their defaults, and our id and model.
 
-Open Responses requires every key in every lifecycle event; official clients in strict mode require a few more.
+Open Responses requires all keys in every lifecycle event. Official clients in strict mode require a few more keys.
 """
 
 from typing import Any
@@ -54,14 +54,14 @@ def new_response(parsed: ParsedRequest, *, reply_id: str, model_id: str, created
         "reasoning": _reasoning(body.get("reasoning")),
     }
     if response["service_tier"] not in _SERVICE_TIERS or response["service_tier"] == "auto":
-        # `auto` is valid in a request only: a response names the tier that served it.
+        # Replace `auto`, which is valid in a request only: a response names the tier that served the request.
         response["service_tier"] = "default"
     response["tools"] = [_tool(tool) for tool in response["tools"]]
     return response
 
 
 def adopt(response: Json, upstream: Json) -> Json:
-    """Return the Response with an upstream's own values, except for the keys that are ours."""
+    """Return the Response with the values of the upstream's response, except for the keys that this service sets."""
     adopted = {name: value for name, value in upstream.items() if value is not None and name not in _OURS}
     if adopted.get("service_tier") not in _SERVICE_TIERS:
         adopted.pop("service_tier", None)

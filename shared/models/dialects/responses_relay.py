@@ -1,8 +1,8 @@
-"""Responses events in and out: client and upstream speak the same dialect.
+"""The reply to a Responses client of an upstream that also uses the Responses dialect: relays normalized events.
 
-The upstream's values are kept, except for ours: id, model, sequence numbers, and that nothing is stored. Ids of items
-are kept stable, missing usage details are filled in, and a missing `response.created` is added. A whole response
-becomes the events of a stream, or only its end if the client wants no stream.
+The upstream's values are kept, except for the id, the model, the sequence numbers and `store`. An item keeps its first
+id, missing usage details are filled in, and a missing `response.created` is added. If the upstream sends a whole
+response, it becomes the events of a stream, or only the last event if the client wants no stream.
 """
 
 from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ class ResponsesRelay:
         return str(self._response["status"]) if self.is_complete else "completed"
 
     def feed(self, event: Json) -> list[Delta]:
-        """Read one upstream event, which is modified, or a whole response. Return its deltas."""
+        """Read one upstream event, or a whole response, and modify it. Return the deltas for the client."""
         if event.get("object") == "response":
             for each in events_of(event) if self._is_stream else [end_of(event)]:
                 self._relay(each["type"], each)
@@ -61,7 +61,7 @@ class ResponsesRelay:
         else:
             kind = event.get("type")
             if (
-                # The type becomes the `event:` line of a frame: no line breaks, no endless names.
+                # Ignore an event whose type is unsafe in the `event:` line of a frame: with line breaks, or too long.
                 isinstance(kind, str)
                 and kind.isascii()
                 and kind.isprintable()
@@ -71,7 +71,7 @@ class ResponsesRelay:
         return self._log.take()
 
     def finish(self, usage: TokenCounts) -> list[Delta]:
-        """End a complete stream with the upstream's own last event, which waited for the usage."""
+        """End a complete stream with the upstream's own last event, which was kept back until the usage is known."""
         self._response = end_response(
             self._response,
             status=self._response["status"],
@@ -114,12 +114,12 @@ class ResponsesRelay:
         if kind == "response.output_item.done" and isinstance(event.get("item"), dict):
             self._done[index if isinstance(index, int) else len(self._done)] = event["item"]
         event.pop("type", None)
-        # Ours replace the upstream's: events that it omits are added here.
+        # Drop the upstream's number: this service numbers the events itself, because it adds missing events.
         event.pop("sequence_number", None)
         self._log.emit(kind, **event)
 
     def _begin(self, kind: str) -> None:
-        """Send each opening event once, `created` first."""
+        """Send an opening event once. If `response.created` is missing, send it first."""
         for each in ("response.created",) if kind == "response.created" else ("response.created", kind):
             if each not in self._started:
                 self._started.add(each)
@@ -129,14 +129,14 @@ class ResponsesRelay:
         self.usage = read_usage(response.get("usage")) or self.usage
         self._response = adopt(self._response, response)
         if kind not in _ENDS:
-            # An opening event must not show an end, even if the upstream's does.
+            # Reset the fields that only the end may set, because some upstreams set them in an opening event.
             self._response |= {"status": "in_progress", "output": [], "error": None}
             return
         self._begin("response.created")
         self.is_complete = True
         output = objects_in(self._response["output"]) or [self._done[index] for index in sorted(self._done)]
         self.size_bytes = self.size_bytes or size_of_output(output)
-        # Copies: emitted events may hold the same objects and are serialized later.
+        # Modify copies: emitted events may contain the same objects and are serialized later.
         output = [dict(item) for item in output]
         for index, item in enumerate(output):
             self._make_regular(index, item, status="completed")
@@ -151,12 +151,15 @@ class ResponsesRelay:
             event["item_id"] = self._item_ids.setdefault(index, event.get("item_id") or self._own_id(index))
 
     def _make_regular(self, index: int, item: Json, *, status: str) -> None:
-        """Set an item's first id, which official clients require to be stable, and fields that some upstreams omit."""
+        """Set an item's id to the first id that the upstream sent, and add fields that some upstreams omit.
+
+        Official clients require that an item's id does not change.
+        """
         item["id"] = self._item_ids.setdefault(index, item.get("id") or self._own_id(index))
         if item.get("type") in _HAVE_STATUS and item.get("status") is None:
             item["status"] = status
         if item.get("encrypted_content", "") is None:
-            # Open Responses requires a string or no field.
+            # Remove the null, because Open Responses requires a string or no field.
             del item["encrypted_content"]
 
     def _own_id(self, index: int) -> str:
@@ -164,7 +167,7 @@ class ResponsesRelay:
 
 
 def events_of(response: Json) -> Iterator[Json]:
-    """Yield the events of a response from `response.created` to its end, without numbers and ids."""
+    """Yield the events of a whole response, from `response.created` to the last event, without numbers and ids."""
     yield {"type": "response.created", "response": {**response, "output": [], "usage": None}}
     for index, item in enumerate(objects_in(response.get("output"))):
         for event in _item_events(item):
@@ -173,13 +176,13 @@ def events_of(response: Json) -> Iterator[Json]:
 
 
 def end_of(response: Json) -> Json:
-    """Return the last event of a response, which contains the whole response."""
+    """Return the last event of a stream. This event contains the whole response."""
     end = "response.incomplete" if response.get("status") == "incomplete" else "response.completed"
     return {"type": end, "response": response}
 
 
 def size_of_output(value: Any) -> int:
-    """Return the size of the text in an output's items, in bytes of UTF-8."""
+    """Return the size of the text in the items of an output, in bytes of UTF-8."""
     if isinstance(value, str):
         return utf8_size(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The schema of `POST /v1/responses`, its parser, and the rules that keep it stateless.
+"""The schema of `POST /v1/responses`, the parser, and the check that a request needs no stored state.
 
 A request that requires stored state, or refers to it, is refused (docs/specification/models.md#requests).
 """
@@ -37,7 +37,7 @@ def parse_responses(
     Raises InvalidRequest, ResponseStateNotSupported (both with `param`).
     """
     check_body(body, object_of({}))
-    # Before the schema, so that a stateful request gets the error that explains it.
+    # Check the state before the schema, so that a request with state gets the more specific error.
     _refuse_state(body, store_absent_is_false=store_absent_is_false)
     check_body(body, RESPONSES)
     refuse_other_models(body)
@@ -137,7 +137,7 @@ _CHOICE = tagged(
 
 
 def _item(value: Any) -> None:
-    # The short form of a message omits its type.
+    # Accept the short form of a message, which omits the type.
     is_short = isinstance(value, dict) and value.get("type") is None and "role" in value
     (_MESSAGE if is_short else _ITEM)(value)
 

@@ -1,9 +1,10 @@
-"""Chat chunks in, Responses events out: the reply to a Responses client of an upstream that speaks chat.
+"""The reply to a Responses client of an upstream that uses chat: converts chat chunks to Responses events.
 
-Text, refusal and reasoning follow one another as items. Calls stay open until the end, because upstreams may interleave
-their fragments. The closing events wait for the usage report, which chat sends last.
+Text, refusal and reasoning become items one after another. The items of calls stay open until the end, because
+upstreams may interleave the fragments of several calls. The closing events wait for the usage report, which chat
+upstreams send last.
 
-Each item opens, takes deltas and closes with exactly the events that Open Responses requires: added →
+Each item sends exactly the events that Open Responses requires, in this order: output_item.added →
 (content_part.added → deltas → *.done → content_part.done)* → output_item.done. The official client refuses a stream in
 another order.
 """
@@ -26,9 +27,9 @@ _ITEM_PREFIXES = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_",
 
 
 class EventLog:
-    """Numbers events and keeps them until they are taken; keeps none if the client wants no stream.
+    """Numbers events and keeps them until `take`. If the client wants no stream, keeps no events.
 
-    Do not modify an emitted event: it is serialized later.
+    The caller must not modify an emitted event, because events are serialized later.
     """
 
     def __init__(self, *, is_stream: bool) -> None:
@@ -43,13 +44,13 @@ class EventLog:
         self.sequence_number += 1
 
     def fail(self, failure: Failure, response: Json) -> None:
-        """Append the failed response with its output so far, then the error that official clients raise."""
+        """Append `response.failed` with the output so far, then the `error` event that official clients raise."""
         self.emit("response.failed", response={**response, "error": response_error(failure)})
         error = responses_error(failure, self.sequence_number)
         self.emit(error.pop("type"), **error)
 
     def take(self) -> list[Delta]:
-        """Return the events since the last call."""
+        """Return the events that were appended since the last call of `take`."""
         deltas, self._deltas = self._deltas, []
         return deltas
 
@@ -71,7 +72,7 @@ class ResponsesStream(FirstChoiceStream):
         self._calls: list[CallItem] = []
 
     def feed(self, chunk: Json) -> list[Delta]:
-        """Read one upstream chunk, or a whole completion. Return its deltas."""
+        """Read one upstream chunk, or a whole completion. Return the deltas for the client."""
         self._start()
         if chunk.get("service_tier"):
             self._response = adopt(self._response, {"service_tier": chunk["service_tier"]})
@@ -84,7 +85,7 @@ class ResponsesStream(FirstChoiceStream):
         """End a complete stream: close open items, then send `response.completed` or `response.incomplete`."""
         self._start()
         if not self._items:
-            # Official clients expect at least one item.
+            # Add an empty message, because official clients expect at least one item.
             self._open_item("message").add_text("output_text", "")
         status = self.status
         self._close(status)
@@ -142,7 +143,7 @@ class ResponsesStream(FirstChoiceStream):
         if kind == "message":
             item["role"] = "assistant"
         else:
-            # No `encrypted_content`: Open Responses requires a string or no field.
+            # Omit `encrypted_content`, which must be a string or absent in Open Responses.
             item["summary"] = []
         self._items.append(item)
         self._open_text_item = PartedItem(self._log.emit, len(self._items) - 1, item)
@@ -170,7 +171,7 @@ class ResponsesStream(FirstChoiceStream):
         self._calls[fragment["index"]].add_text(called[field])
 
     def _close(self, status: str) -> None:
-        """Close the open items in order; only the last one can have been cut."""
+        """Close the open items in order. Only the last item gets `status`; the items before it are complete."""
         waiting: list[Item] = [*self._calls]
         if self._open_text_item is not None:
             waiting.append(self._open_text_item)
@@ -183,7 +184,7 @@ class ResponsesStream(FirstChoiceStream):
 
 
 def _tokens(logprobs: Any) -> list[Json]:
-    """Return chat's log probabilities in the form of an output text, which requires bytes."""
+    """Convert chat's log probabilities to the form of an output text, which requires `bytes`."""
     content = objects_in(object_or_empty(logprobs).get("content"))
     return [_token(token) for token in content if "logprob" in token]
 
@@ -212,7 +213,7 @@ class Item(Protocol):
 
 
 class PartedItem:
-    """An item with text in parts: a message (text, refusal) or reasoning."""
+    """An open item with text in parts: a message (with text or refusal parts) or reasoning."""
 
     def __init__(self, emit: Emit, output_index: int, item: Json) -> None:
         self._emit = emit
@@ -223,7 +224,7 @@ class PartedItem:
         emit("response.output_item.added", output_index=output_index, item={**item, "content": []})
 
     def add_text(self, part_type: str, text: str, logprobs: list[Json] | None = None) -> None:
-        """Append text to the open part, or open one of this type."""
+        """Append text to the open part if that has this type, else close it and open a new part."""
         kind = _PARTS[part_type]
         part = self._open(part_type)
         self._pieces.append(text)
@@ -277,7 +278,7 @@ class PartedItem:
 
 
 class CallItem:
-    """A call of a function or custom tool; its arguments come in pieces."""
+    """An open item with a call of a function or custom tool. The arguments arrive in pieces."""
 
     def __init__(self, emit: Emit, output_index: int, item: Json) -> None:
         self._emit = emit
@@ -297,7 +298,7 @@ class CallItem:
             self._emit(f"response.{self._stem}.delta", **self._place, delta=text)
 
     def close(self, status: str) -> None:
-        """Close the call. Without arguments, a function's arguments become `{}`."""
+        """Close the call. If a function was called without arguments, the arguments become `{}`."""
         if not self._pieces and self._field == "arguments" and status == "completed":
             self.add_text("{}")
         self.item[self._field] = "".join(self._pieces)
@@ -310,7 +311,7 @@ class CallItem:
         return {**fields, "name": self.item["name"]} if self._field == "arguments" else fields
 
 
-# Part type: the stem of its events' names, its text's field.
+# For each type of part: the stem of the names of the part's events, and the field with the text.
 _PARTS = {
     "output_text": ("output_text", "text"),
     "refusal": ("refusal", "refusal"),
@@ -323,7 +324,7 @@ def _copy(part: Json) -> Json:
 
 
 def _short(logprobs: list[Json] | None) -> list[Json]:
-    """Return log probabilities in the form of deltas, without bytes."""
+    """Convert log probabilities to the form of deltas, which has no `bytes`."""
     return [
         {
             "token": t["token"],

@@ -1,7 +1,7 @@
-"""Building blocks of request schemas: a check takes one value and raises a named refusal if it is invalid.
+"""Building blocks of request schemas. A check is a function that takes one value and raises `Wrong` if it is invalid.
 
-A check refuses a wrong type and accepts unknown members, because these dialects grow, and an upstream may understand
-them. Each check has a JSON Schema (`schema_of`), so that the documentation shows what is checked.
+A check refuses a wrong type. It accepts unknown fields, because OpenAI adds fields to its dialects, and an upstream may
+know a new field before this service does. Each check has a JSON Schema (`schema_of`) for the API documents.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -15,7 +15,7 @@ _SCHEMAS: dict[Check, Schema] = {}
 
 
 class Wrong(Exception):
-    """A value does not match its schema. Every enclosing container adds its step to the path."""
+    """A value does not match its schema. Each enclosing object or list adds its key or index to the path."""
 
     def __init__(self, message: str, *steps: str) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class Wrong(Exception):
 
 
 def check_body(body: Any, shape: Check) -> None:
-    """Check a whole body. Raises InvalidRequest with `param` in OpenAI's form (`tools[0].type`)."""
+    """Check a whole body. If it is invalid, raises InvalidRequest with `param` in OpenAI's form (`tools[0].type`)."""
     try:
         shape(body)
     except Wrong as wrong:
@@ -33,13 +33,13 @@ def check_body(body: Any, shape: Check) -> None:
 
 
 def described(check: Check, schema: Schema) -> Check:
-    """Return the check, registered with this JSON Schema."""
+    """Register a JSON Schema for a check. Return the check."""
     _SCHEMAS[check] = schema
     return check
 
 
 def schema_of(check: Check) -> Schema:
-    """Return the JSON Schema of a check; an empty one, which allows anything, if none is registered."""
+    """Return the JSON Schema of a check. Without a registered schema, return `{}`, which allows any value."""
     return _SCHEMAS.get(check, {})
 
 
@@ -101,7 +101,7 @@ def nullable(check: Check) -> Check:
 
 
 def list_of(item: Check, *, at_least: int = 0) -> Check:
-    """Return a check for a list of such items."""
+    """Return a check for a list of items that the check `item` accepts."""
 
     def check(value: Any) -> None:
         if not isinstance(value, list):
@@ -119,7 +119,7 @@ def list_of(item: Check, *, at_least: int = 0) -> Check:
 
 
 def object_of(fields: Mapping[str, Check], *, required: Collection[str] = ()) -> Check:
-    """Return a check for an object with these known fields; an optional field may be null."""
+    """Return a check for an object with these fields. Other fields are accepted; an optional field may be null."""
 
     def check(value: Any) -> None:
         if not isinstance(value, dict):
@@ -138,7 +138,7 @@ def object_of(fields: Mapping[str, Check], *, required: Collection[str] = ()) ->
 
 
 def map_of(item: Check) -> Check:
-    """Return a check for an object with any names and such values."""
+    """Return a check for an object with any field names and with values that the check `item` accepts."""
 
     def check(value: Any) -> None:
         if not isinstance(value, dict):
@@ -150,7 +150,7 @@ def map_of(item: Check) -> Check:
 
 
 def tagged(key: str, variants: Mapping[str, Check], *, otherwise: Check | None = None) -> Check:
-    """Return a check for an object with a `key` that selects its schema; other values need `otherwise`."""
+    """Return a check for an object whose value of `key` selects the schema. Unknown values need `otherwise`."""
 
     def check(value: Any) -> None:
         if not isinstance(value, dict):
@@ -193,7 +193,7 @@ def _or_null(check: Check) -> Schema:
 
 
 def _tagged(key: str, tag: Schema, variant: Check) -> Schema:
-    """Return the schema of a variant's object with its tag."""
+    """Return the JSON Schema of a variant, with the tag as a required field."""
     schema = {"type": "object", "properties": {}, "required": [], **schema_of(variant)}
     required = dict.fromkeys([key, *schema["required"]])
     return {**schema, "properties": {**schema["properties"], key: tag}, "required": [*required]}
@@ -208,7 +208,7 @@ def _check_field(name: str, value: Any, check: Check) -> None:
 
 
 def _check_bounds(value: float, minimum: float | None, maximum: float | None) -> None:
-    # Negated, so that NaN, which some parsers accept, fails both comparisons.
+    # Negate the comparisons, so that NaN, which Python's JSON parser accepts, is refused.
     if minimum is not None and not value >= minimum:
         raise Wrong(f"must be at least {minimum}")
     if maximum is not None and not value <= maximum:

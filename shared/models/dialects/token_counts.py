@@ -1,8 +1,8 @@
-"""Token counts: read from an upstream's report, written in each dialect, estimated if no report came.
+"""Token counts: parse an upstream's usage report, write the usage of each dialect, estimate counts without a report.
 
-Upstreams name and nest the same five numbers differently, repeat them on every chunk, or report zeros for real work.
-Here they become one value or None. An estimate takes four bytes of UTF-8 for a token: right for English and code, and
-about one token a character for scripts of three bytes. Estimates are always marked.
+Upstreams name and nest the same five numbers differently. `read_usage` converts every form to `TokenCounts`. An
+estimate assumes four bytes of UTF-8 per token. This is right for English and code, and about one token per character
+for scripts with three bytes per character. Estimates are always marked as such.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from shared.models.dialects.requests import Json, ParsedRequest
 
 BYTES_PER_TOKEN = 4
 TOKENS_PER_MESSAGE = 4
-TOKENS_PER_IMAGE = 1_100  # a large picture in full detail
-MEDIA_BYTES_PER_TOKEN = 64  # base64 of audio or documents
+TOKENS_PER_IMAGE = 1_100  # of a large picture in full detail
+MEDIA_BYTES_PER_TOKEN = 64  # of audio or documents in base64
 _READ_FIELDS = (
     "messages",
     "input",
@@ -27,7 +27,7 @@ _READ_FIELDS = (
     "output_config",
     "prediction",
 )
-# The possible places of each number; the first one found counts. OpenAI's two dialects, DeepSeek, Anthropic.
+# The places at which OpenAI's two dialects, DeepSeek and Anthropic report each number. The first place found counts.
 _PLACES: dict[str, tuple[tuple[str, ...], ...]] = {
     "prompt_tokens": (("prompt_tokens",), ("input_tokens",)),
     "completion_tokens": (("completion_tokens",), ("output_tokens",)),
@@ -51,9 +51,9 @@ _PLACES: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 def read_usage(usage: Any) -> TokenCounts | None:
-    """Parse a usage object of any dialect. Return None if it is absent or lacks one of the two sides.
+    """Parse a usage object of any dialect. Return None if the object or one of its sides (input, output) is absent.
 
-    The counts are the upstream's own. `is_plausible` checks whether they are possible.
+    Returns the counts as reported. `TokenCounts.is_plausible` checks whether they are possible.
     """
     if not isinstance(usage, dict):
         return None
@@ -62,12 +62,12 @@ def read_usage(usage: Any) -> TokenCounts | None:
     reasoning = found["reasoning_tokens"] or 0
     prompt, completion = found["prompt_tokens"], found["completion_tokens"]
     if prompt is not None and _counts_caches_apart(usage):
-        # Our counts include cached tokens in the prompt, as OpenAI's do.
+        # Add the cached tokens, because `TokenCounts` includes them in the prompt, as OpenAI does.
         prompt += cached + written
     total = _find(usage, (("total_tokens",),))
     rest = None if prompt is None or total is None or total < prompt else total - prompt
     if completion is None or completion + reasoning == rest:
-        # Some upstreams count reasoning beside the completion, not in it.
+        # Count the reasoning as part of the completion: some upstreams report both separately.
         completion = rest
     if prompt is None or completion is None:
         return None
@@ -81,14 +81,14 @@ def read_usage(usage: Any) -> TokenCounts | None:
 
 
 def _counts_caches_apart(usage: Json) -> bool:
-    """Return whether the report has Anthropic's form, with `input_tokens` that exclude tokens of caches."""
+    """Return whether the report has Anthropic's form, in which `input_tokens` excludes cached tokens."""
     if "prompt_tokens" in usage or "input_tokens_details" in usage:
         return False
     return "cache_read_input_tokens" in usage or "cache_creation_input_tokens" in usage
 
 
 def chat_usage(counts: TokenCounts) -> Json:
-    """Return counts as a chat completion's `usage`."""
+    """Return the `usage` object of a chat completion."""
     return {
         "prompt_tokens": counts.prompt_tokens,
         "completion_tokens": counts.completion_tokens,
@@ -102,7 +102,7 @@ def chat_usage(counts: TokenCounts) -> Json:
 
 
 def responses_usage(counts: TokenCounts) -> Json:
-    """Return counts as a Response's `usage`."""
+    """Return the `usage` object of a Response."""
     return {
         "input_tokens": counts.prompt_tokens,
         "input_tokens_details": {
@@ -116,7 +116,7 @@ def responses_usage(counts: TokenCounts) -> Json:
 
 
 def messages_usage(counts: TokenCounts) -> Json:
-    """Return counts as a message's `usage`, with `input_tokens` that exclude tokens of caches."""
+    """Return the `usage` object of a message, in which `input_tokens` excludes cached tokens."""
     return {
         "input_tokens": counts.prompt_tokens - counts.cached_tokens - counts.cache_write_tokens,
         "cache_creation_input_tokens": counts.cache_write_tokens,
@@ -137,7 +137,7 @@ def _find(usage: Json, places: tuple[tuple[str, ...], ...]) -> int | None:
 
 
 def estimate_prompt_tokens(parsed: ParsedRequest) -> int:
-    """Estimate the tokens of a request's prompt, including tools and schemas."""
+    """Estimate the number of tokens in a request's prompt, including tools and schemas."""
     given = [parsed.body[name] for name in _READ_FIELDS if name in parsed.body]
     messages = parsed.body.get("messages", parsed.body.get("input"))
     count = len(messages) if isinstance(messages, list) else 1
@@ -145,7 +145,7 @@ def estimate_prompt_tokens(parsed: ParsedRequest) -> int:
 
 
 def estimate_completion_tokens(size_bytes: int) -> int:
-    """Estimate the tokens of a completion from its size in bytes (`Translator.completion_size_bytes`)."""
+    """Estimate the number of tokens in a completion of this size (`Translator.completion_size_bytes`)."""
     return -(-size_bytes // BYTES_PER_TOKEN)
 
 
@@ -171,7 +171,7 @@ def _estimate_value(value: Any) -> int:
 
 
 def _measure(root: Any) -> Iterator[tuple[str, int]]:
-    """Yield the kind and size of each text, image and other media in a value, without recursion."""
+    """Yield the kind and size of each text, image and other media in a JSON value. Does not recurse."""
     waiting = [root]
     while waiting:
         value = waiting.pop()

@@ -1,8 +1,8 @@
-"""The translation of one call: the client's request to an upstream's body, and its events to the client's reply.
+"""The translation of one call: of the client's request to an upstream's body, and of upstream events to a reply.
 
-`upstream_body` translates the request. `Translator` turns upstream events of either dialect into deltas, or one body,
-of the client's. It selects the pair of dialects and holds the common parts: failure, end, and usage, so that the client
-reads the same counts that are charged. Reads no socket.
+`upstream_body` translates the request. `Translator` translates the upstream's events to deltas, or one body, of the
+client's dialect. `Translator` selects the stream for the dialects, and determines failure, end and usage of all
+streams. So the usage in the reply is the usage that is charged. The translation does no I/O.
 """
 
 import time
@@ -29,38 +29,38 @@ EARLY_REPORT_FACTOR = 2
 
 
 class Stream(Protocol):
-    """The interface of each client dialect's stream."""
+    """The interface of a stream, which translates upstream events to deltas of one client dialect."""
 
     usage: TokenCounts | None
     is_complete: bool
 
     @property
     def size_bytes(self) -> int:
-        """The model's output so far, in bytes of UTF-8."""
+        """The size of the model's output so far, in bytes of UTF-8."""
 
     @property
     def status(self) -> str:
         """`completed` or `incomplete`."""
 
     def feed(self, event: Json, /) -> list[Delta]:
-        """Read one upstream event. Return its deltas."""
+        """Read one upstream event. Return the deltas for the client."""
 
     def finish(self, usage: TokenCounts, /) -> list[Delta]:
-        """End a complete reply."""
+        """End a complete reply. Return the last deltas."""
 
     def fail(self, failure: Failure, usage: TokenCounts | None, /) -> list[Delta]:
-        """End a broken reply; without usage, nothing is charged."""
+        """End a broken reply. Return the last deltas. `usage` is None if nothing is charged."""
 
     def result(self, usage: TokenCounts, /) -> Json:
         """Return the whole reply."""
 
 
 class Translator:
-    """One reply.
+    """The translation of one reply.
 
-    Call `feed` until it is over, then `end` or `fail`; charge `settled_usage`, and write the end by `finish`.
+    The caller calls `feed` for each event, then `end` or `fail`, then charges `settled_usage` and calls `finish`.
 
-    `failure` is set once the reply broke. After that, as after the end, only `finish` returns deltas.
+    `failure` is set if the reply broke off. After a failure or the end, only `finish` returns deltas.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Translator:
     ) -> None:
         self._parsed = parsed
         self._upstream_dialect = Dialect(upstream_dialect)
-        # Chat and Messages replies are both built from chat chunks.
+        # Chat and Messages replies are built from chat chunks, so first translate Responses events to chunks.
         is_read = parsed.dialect is not Dialect.RESPONSES and self._upstream_dialect is Dialect.RESPONSES
         self._reader = ResponsesAsChunks() if is_read else None
         self._stream: Stream
@@ -95,16 +95,16 @@ class Translator:
         self.failure: Failure | None = None
 
     def feed(self, event: Json) -> list[Delta]:
-        """Read one upstream event, which may be modified. Return its deltas; none if the client wants no stream.
+        """Read one upstream event. Return the deltas for the client, or none if the client wants no stream.
 
-        An error inside the upstream's stream ends the reply as `fail` does.
+        May modify `event`. An error inside the upstream's stream ends the reply as `fail` does.
         """
         if self._has_ended:
             return []
         failure = read_failure(event)
         if failure is not None:
             reported = read_usage(object_or_empty(event.get("response", event)).get("usage"))
-            # Zeros beside an error do not take back an earlier report.
+            # Keep an earlier report if the error's report has only zeros.
             if reported is not None and reported.total_tokens:
                 self._stream.usage = reported
             self._fail(failure)
@@ -117,9 +117,9 @@ class Translator:
         return deltas
 
     def end(self, *, received_done_marker: bool = False) -> None:
-        """End the reply after the upstream's stream; `received_done_marker` is whether it ended with `[DONE]`.
+        """End the reply, because the upstream's stream has ended. `received_done_marker`: it ended with `[DONE]`.
 
-        Without any sign of completion, the stream broke off: the reply becomes a failure, never a success.
+        If the stream had no sign of completion, it broke off, so the reply becomes a failure.
         """
         if self._has_ended:
             return
@@ -132,12 +132,12 @@ class Translator:
             self._fail(truncated())
 
     def fail(self, code: str, message: str) -> None:
-        """End the reply with an error of ours: the provider broke off, timed out, or the call was cancelled."""
+        """End the reply with an error that this service found, such as a timeout or a cancellation."""
         if not self._has_ended:
             self._fail(Failure(code=code, message=message))
 
     def finish(self, *, cost: str | None = None) -> list[Delta]:
-        """Return the closing deltas of a finished reply, once. `cost` is shown beside the usage."""
+        """Return the closing deltas of an ended reply, with `cost` in the usage. A second call returns no deltas."""
         if self._is_written:
             return []
         self._is_written, self._cost = True, cost
@@ -151,7 +151,10 @@ class Translator:
         return deltas
 
     def result(self) -> Json:
-        """Return the whole `chat.completion`, response or message, after `finish`, for a client without a stream."""
+        """Return the whole `chat.completion`, response or message, for a client without a stream.
+
+        The caller must call `finish` first.
+        """
         counts, _ = self.settled_usage()
         result = self._stream.result(counts)
         self._show_cost(result)
@@ -163,7 +166,7 @@ class Translator:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the upstream has marked the reply as complete; only usage may follow."""
+        """Whether the upstream has marked the reply as complete. Only a usage report may follow."""
         return self._stream.is_complete
 
     @property
@@ -173,7 +176,10 @@ class Translator:
 
     @property
     def usage(self) -> TokenCounts | None:
-        """The upstream's report so far; None also for a report of zero tokens beside actual output."""
+        """The token counts that the upstream has reported so far.
+
+        None if there is no report, if the report is impossible, or if it has zero tokens although there is output.
+        """
         counts = self._stream.usage
         if counts is None or self.is_report_implausible:
             return None
@@ -181,18 +187,19 @@ class Translator:
 
     @property
     def is_report_implausible(self) -> bool:
-        """Whether the upstream reported impossible counts, which are replaced by an estimate."""
+        """Whether the upstream reported impossible token counts. An estimate replaces them."""
         return self._stream.usage is not None and not self._stream.usage.is_plausible
 
     @property
     def completion_size_bytes(self) -> int:
-        """The model's output so far, including reasoning and arguments, in bytes of UTF-8."""
+        """The size of the model's output so far, including reasoning and arguments, in bytes of UTF-8."""
         return self._stream.size_bytes
 
     def settled_usage(self) -> tuple[TokenCounts, bool]:
-        """Return the counts to charge and to show, and whether they are estimated.
+        """Return the token counts to charge and to put into the reply, and whether they are estimated.
 
-        Without a report, the prompt and the output so far are estimated. A broken reply without either counts nothing.
+        Without a report, the counts are estimated from the prompt and the output so far. A broken reply with neither a
+        report nor output counts as zero tokens.
         """
         reported, completion_tokens = self.usage, estimate_completion_tokens(self.completion_size_bytes)
         if reported is None and not completion_tokens and not self._has_ended_well:
@@ -202,7 +209,7 @@ class Translator:
             return TokenCounts(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens), True
         if self._has_ended_well or completion_tokens <= EARLY_REPORT_FACTOR * reported.completion_tokens:
             return reported, False
-        # Some upstreams report at the start: for a stream that broke later, such a report covers the prompt only.
+        # Estimate the completion of this broken stream: some upstreams report usage at the start, before the output.
         return replace(reported, completion_tokens=completion_tokens), True
 
     @property
@@ -227,12 +234,12 @@ def upstream_body(
     limit_field: str = "max_completion_tokens",
     streams_only: bool = False,
 ) -> Json:
-    """Return the body for one upstream; `limit_field` is its field for the output limit.
+    """Return the request's body for one upstream. `limit_field` is the upstream's name of the output limit.
 
     Raises InvalidRequest if the upstream's dialect cannot express the request.
     """
     is_stream = parsed.is_stream or streams_only
-    # Upstreams refuse options of a stream in a request without one.
+    # Omit the options of a stream if no stream is requested: upstreams would refuse them.
     omitted = () if is_stream else ("stream_options",)
     body = {name: value for name, value in parsed.body.items() if value is not None and name not in omitted}
     if upstream_dialect is Dialect.RESPONSES:
@@ -242,10 +249,10 @@ def upstream_body(
     if parsed.dialect is not Dialect.CHAT:
         translate = responses_as_chat if parsed.dialect is Dialect.RESPONSES else messages_as_chat
         body = translate(body, limit_field=limit_field)
-    # Compatible servers may refuse the unknown field; nothing is stored by default in chat.
+    # Drop `store`, which some compatible servers refuse. Without this field, chat upstreams store nothing.
     body.pop("store", None)
     upstream_request = {**body, "model": upstream_model, "stream": is_stream}
-    # Without the report, the call could only be charged by estimate.
+    # Request a usage report, without which the call could be charged by estimate only.
     if is_stream:
         upstream_request["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
     return upstream_request
