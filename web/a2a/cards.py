@@ -1,4 +1,4 @@
-"""Serve agent cards. They are public, and their headers let clients cache them."""
+"""Serve agent cards. Cards are public, and the response headers let clients cache them."""
 
 import hashlib
 from datetime import UTC

@@ -9,8 +9,8 @@ from flask import Flask, Response, current_app, request
 from web.dependencies.services import Services
 from web.error_responses.a2a_errors import is_a2a_path
 
-# Browsers cache a preflight this long. It saves most preflight requests, and a changed setting still takes
-# effect soon.
+# Browsers cache a preflight response this long. Longer times delay a changed setting, and shorter times cause
+# more preflight requests.
 PREFLIGHT_SECONDS = 600
 METHODS = "GET, POST, DELETE"
 SENT_HEADERS = (

@@ -1,4 +1,7 @@
-"""Serve the specification of each A2A extension of this service at its URI, with the JSON Schemas of its data."""
+"""Serve the specification of each A2A extension of this service at the extension's URI.
+
+A specification contains the JSON Schemas of the extension's data.
+"""
 
 from flask import Response
 from werkzeug.exceptions import NotFound

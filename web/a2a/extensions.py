@@ -19,7 +19,7 @@ HEADERS = (HEADER, "X-A2A-Extensions")
 
 
 def requested_extensions() -> tuple[str, ...]:
-    """Return the extensions that this request names."""
+    """Return the extensions that the header of the current request names."""
     return read_requested([value for name in HEADERS for value in request.headers.getlist(name)])
 
 

@@ -1,7 +1,7 @@
 """The JSON-RPC binding: `POST` to an agent's base URL, with the operation in `method`.
 
-This module adds method names and envelopes (`rpc_envelopes.py`) to the handlers of the HTTP+JSON binding. It
-adds no operation. Headers have the same meaning in both bindings.
+This module adds method names and envelopes (`rpc_envelopes.py`) to the handlers of the HTTP+JSON binding. The
+module adds no operation. Headers have the same meaning in both bindings.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Send a message to an agent, and wait for its response or stream it."""
+"""Send a message to an agent. Wait for the response, or stream it."""
 
 import contextlib
 import time

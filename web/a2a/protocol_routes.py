@@ -1,4 +1,4 @@
-"""Declare A2A's routes. Each exists at the root for the default agent, and below `/agents/{deploymentId}`.
+"""Declare A2A's routes. Each route exists at the root for the default agent, and below `/agents/{deploymentId}`.
 
 All routes check in this order: authentication (`web/framework/routes.py`), protocol version, agent,
 permission of the caller. Requests are read leniently: unknown parameters and members are ignored, and the
@@ -58,7 +58,7 @@ class AgentCall:
     declared: tuple[DeclaredExtension, ...]
     active: tuple[str, ...]
     rpc: RpcRequest | None = None
-    """The JSON-RPC request, if that binding is used."""
+    """The JSON-RPC request, or None in the HTTP+JSON binding."""
 
     @property
     def http(self) -> Request:
@@ -80,7 +80,7 @@ class AgentCall:
 
     @property
     def readable(self) -> Readable:
-        """The tasks that the caller may read, including those of other callers."""
+        """The tasks that the caller may read, including tasks of other callers."""
         return authorize_reading(self.context.caller, self.agent)
 
     @property

@@ -73,7 +73,7 @@ class StreamSource:
     @classmethod
     def of(cls, call: AgentCall, task_id: UUID, pending: PendingResponse) -> StreamSource:
         """Return the source for a task. The request determines the binding and the event to resume after."""
-        # Browsers' EventSource sends this header when it reconnects.
+        # Read the header that the EventSource of browsers sends when it reconnects.
         sent = call.http.headers.get("Last-Event-ID", "").strip()
         return cls(
             database=call.context.services.database,

@@ -46,7 +46,7 @@ class ActionItem:
 
 
 def list_failure_items(context: PageContext, session: Session) -> list[ActionItem]:
-    """Return the failures that the user has the permission to resolve."""
+    """Return an item for each failure that the user has the permission to resolve."""
     organization_id = context.organization_id
     found: list[ActionItem] = []
     if context.holds(Permission.DEPLOYMENT_MANAGE):
@@ -90,7 +90,7 @@ def list_credit_items(balance: Balance | None, burning: BurnRate | None) -> list
 
 
 def list_budget_items(near: Sequence[Budget], labels: Mapping[str, Label]) -> list[ActionItem]:
-    """Return an item for each budget that is used up or nearly so."""
+    """Return an item for each budget that is used up or nearly used up."""
     found = []
     for budget in near:
         label = labels.get(str(budget.subject_id))

@@ -79,7 +79,7 @@ def meter(spent: float, limit: float, *, held: float = 0, label: str, height: in
 
     The class of the bar is `fine`, `near` (from 80 %) or `over` (from 100 %).
     """
-    # A limit of zero permits nothing, so its bar is full.
+    # A limit of zero permits no spending, so draw a full bar.
     used = min(spent / limit, 1) * 100 if limit else 100.0
     waiting = min(held / limit * 100, 100 - used) if limit else 0.0
     # Do not count held credits for the level: a call may cost less than its hold.

@@ -36,7 +36,7 @@ View = Callable[..., Response]
 class ConsoleAction:
     """An action, with the REST operation and the command that have the same effect.
 
-    Both are None if the action concerns only the session.
+    Operation and command are None if the action concerns only the session.
     """
 
     path: str
@@ -137,8 +137,7 @@ class ConsoleRoutes(Routes):
         """Declare an action that calls one function of the domain with the ids in the path.
 
         The action then redirects to `return_to`, which may contain the ids, such as `{key_id}`. With
-        `of_organization` the function also gets the
-        id of the session's organization.
+        `of_organization` the function also gets the id of the session's organization.
         """
 
         def handle(context: PageContext, **ids: UUID) -> Response:

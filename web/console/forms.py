@@ -41,7 +41,7 @@ def read_form(call: RequestContext) -> Form:
 
 
 def require(form: Form, name: str) -> str:
-    """Return a field without surrounding space. Raises ValidationFailed if it is empty."""
+    """Return a field without surrounding space. Raises ValidationFailed if the field is empty."""
     value = form.get(name, "").strip()
     if not value:
         raise invalid_field(name, "is required")

@@ -34,9 +34,9 @@ class Page:
     path: str
     title: str
     permission: Permission | None
-    """None if each member may open the page; it then shows them no more than they may read."""
+    """The permission to open the page. If it is None, every member may open the page, and sees only readable data."""
     navigation: Group | str | None
-    """The group that has an entry for the page, the path of the entry above it, or None for a page outside."""
+    """The group that lists the page, the path of the entry above the page, or None outside the navigation."""
     tab: str | None = None
     """The page's name among the tabs of its entry."""
 
@@ -51,7 +51,7 @@ class Link:
 
 
 class Navigation:
-    """The navigation over all pages."""
+    """The navigation, built from all pages of the console."""
 
     def __init__(self, pages: Iterable[Page]) -> None:
         self._pages = tuple(pages)

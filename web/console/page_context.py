@@ -1,4 +1,4 @@
-"""The context of a request to the console: its session, its form, and the rendering of its page."""
+"""The context of a request to the console: the session, the form, and the rendering of the page."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -52,7 +52,7 @@ class PageContext:
 
     @property
     def services(self) -> Services:
-        """The services of this process."""
+        """The services of the web process."""
         return self.call.services
 
     @property

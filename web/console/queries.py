@@ -21,7 +21,7 @@ class CursorQuery(RequestModel):
 
 
 FilterText = Annotated[str, Text(minimum=0, maximum=200)]
-"""The value of a filter; a form sends an empty one for a field without a choice."""
+"""The value of a filter. A form sends an empty value for a field without a choice."""
 
 
 class NextQuery(RequestModel):

@@ -1,4 +1,4 @@
-"""Routes of budgets, of the models that a key may call, and `GET /v1/key`."""
+"""Routes of budgets, routes of the models that a key may call, and `GET /v1/key`."""
 
 from uuid import UUID
 

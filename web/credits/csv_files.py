@@ -1,4 +1,7 @@
-"""Responses as CSV files (RFC 4180) for spreadsheets, if the request's `Accept` prefers them."""
+"""Responses as CSV files (RFC 4180) for spreadsheets.
+
+A client gets CSV if the request's `Accept` prefers it.
+"""
 
 from collections.abc import Mapping
 

@@ -68,7 +68,10 @@ class _StorageQuery:
 
 
 class _Day:
-    """The fields of a UTC day, shared by both formats; `stored_bytes` is the amount at its end."""
+    """The fields of a UTC day, shared by both formats.
+
+    `stored_bytes` is the number of bytes at the end of the day.
+    """
 
     day: date
     stored_bytes: int

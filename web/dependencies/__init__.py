@@ -1,1 +1,1 @@
-"""The services that handlers depend on, created once per process."""
+"""The services that handlers use. Each process creates the services once."""

@@ -14,14 +14,17 @@ from shared.identity.expiring_cache import ExpiringCache
 
 AGENTS_LIMIT = 1024
 KEPT_SECONDS = 5.0 - CHECK_SECONDS
-"""The longest lifetime of an entry: a disabled agent must end running calls within five seconds, checks included."""
+"""The longest lifetime of a cached agent, in seconds.
+
+The calls of a disabled agent must end within five seconds, which include CHECK_SECONDS.
+"""
 # The cache key of the default agent. No deployment has this id.
 _DEFAULT = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownAgent:
-    """An agent with the extensions that it declares."""
+    """An agent, with the extensions that the agent declares."""
 
     agent: Agent
     declared: tuple[DeclaredExtension, ...]
@@ -33,7 +36,7 @@ class AgentDirectory:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
-        # The setting may shorten the lifetime. It never exceeds KEPT_SECONDS, so that revocation takes effect
+        # The setting may shorten the lifetime, which never exceeds KEPT_SECONDS, so that revocation takes effect
         # in time.
         self._kept_seconds = min(settings.live_row_cache_seconds, KEPT_SECONDS)
         self.own = OwnExtensions(settings.base_url)

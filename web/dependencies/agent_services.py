@@ -26,7 +26,10 @@ RETRY_SECONDS = 5
 
 
 class StreamSlots:
-    """Slots for the streams and waits of one process: shared fairly among tenants, and limited for each credential."""
+    """Slots for the streams and waits of one process.
+
+    Tenants share the slots fairly, and the slots of each credential are limited.
+    """
 
     def __init__(self, pool: Pool, *, each: int) -> None:
         """Create the slots of a pool. One credential may hold at most `each`, besides its organization's limit."""
@@ -74,7 +77,7 @@ class AgentServices:
 
 
 def build_agent_services(settings: Settings, database: Database, streams: Pool) -> AgentServices:
-    """Create the services. Each opens its connections at first use, so web processes can fork first."""
+    """Create the services. A service opens its connections at first use, so web processes can fork first."""
     pushes = PushConfigurations(
         encryption=Encryption(settings),
         policy=EgressPolicy.of(settings),

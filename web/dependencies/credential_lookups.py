@@ -1,7 +1,7 @@
 """Look up credentials that this process has not cached, at a bounded cost to the database.
 
-An invented credential costs a query like a real one. Therefore an address may run a bounded number of lookups at once,
-and concurrent requests with the same credential share one lookup.
+An invented credential costs a query like a real credential. Therefore an address may run a bounded number of
+lookups at once, and concurrent requests with the same credential share one lookup.
 """
 
 import threading
@@ -13,7 +13,7 @@ from shared.identity.authentication.credential_types import Credential
 
 
 class CredentialLookups:
-    """The running lookups of one process."""
+    """The lookups that are running in one process."""
 
     def __init__(self, authenticator: Authenticator, pool: Pool) -> None:
         self._authenticator = authenticator

@@ -66,7 +66,10 @@ class ModelServices:
 
 
 def build_model_services(settings: Settings, database: Database) -> ModelServices:
-    """Create the services; connections open at first use. Raises CatalogInvalid if MODELS_CONFIG is invalid."""
+    """Create the services. A service opens its connections at first use.
+
+    Raises CatalogInvalid if MODELS_CONFIG is invalid.
+    """
     # Use the models' own Valkey if it is configured: prompts and replies belong in a Valkey that does not
     # write to disk.
     valkey = connect_valkey(settings.models_redis_url or settings.redis_url)

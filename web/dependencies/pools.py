@@ -16,7 +16,7 @@ WAITING_PART = 4
 LOOKUP_WAITING_PART = 8
 """One thread in eight may wait for a lookup, which takes milliseconds."""
 RESERVED_PART = 32
-"""One thread in 32 looks up credentials, and as many are left for health checks."""
+"""One thread in 32 looks up credentials, and one in 32 is reserved for health checks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +24,11 @@ class Pools:
     """The pools of one process. Each pool is named after the work that its slots limit."""
 
     requests: Pool
-    """Requests in progress; each occupies a thread."""
+    """Requests in progress. Each request occupies a thread."""
     probes: Pool
-    """Health checks; one without a slot is answered too."""
+    """Health checks. A health check without a slot is answered too."""
     lookups: Pool
-    """Lookups of credentials in the database; the tenants are client addresses."""
+    """Lookups of credentials in the database. Client addresses take the place of tenants."""
     small_bodies: Pool
     """JSON and form bodies that are being received."""
     uploads: Pool
@@ -38,7 +38,7 @@ class Pools:
     streams: Pool
     """Streams of tasks, and message requests that wait for the task."""
     model_calls: Pool
-    """Model calls until the end of their response."""
+    """Model calls. Each keeps its slot until the end of its response."""
 
 
 def build_pools(settings: Settings) -> Pools:

@@ -21,13 +21,14 @@ log = get_logger(__name__)
 
 WINDOW_SECONDS = 60
 BREAK_SECONDS = 1.0
-BATCHES_IN_LIMIT = 3000  # a batch is at most this fraction of the limit of a minute
-# A process that stops loses at most this rest, which others could not use meanwhile.
+# A batch is at most the limit of a minute divided by this number.
+BATCHES_IN_LIMIT = 3000
+# The unused rest of a batch expires after this time. No other process can use the rest, so keep the time short.
 BATCH_SECONDS = 1.0
 MAX_BATCHES = 4096
 
-# KEYS[1] is the caller. ARGV: cost of one request in µs, window in µs, wanted requests. Returns {allowed requests,
-# used µs of the window}.
+# KEYS[1] identifies the caller. ARGV: cost of one request in µs, window in µs, number of wanted requests.
+# Returns {number of allowed requests, used µs of the window}.
 _GCRA = """
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]
@@ -124,11 +125,11 @@ class RateLimiter:
             remaining=max(0, (WINDOW_SECONDS * 1_000_000 - used) // cost),
             reset_seconds=math.ceil(used / 1_000_000),
         )
-        # The current request uses one of the batch, so store the rest.
+        # The current request uses one request of the batch, so store the others for later requests.
         return self._store(key, count - 1, allowance) if count > 1 else allowance
 
     def _store(self, key: str, count: int, allowance: Allowance) -> Allowance:
-        """Store the rest of a batch for later requests, with a batch that another thread reserved meanwhile."""
+        """Store unused requests of a batch. Add them to a batch that another thread stored meanwhile."""
         with self._changing:
             other = self._batches.pop(key, None)
             if other is not None and other.is_good(allowance.limit):

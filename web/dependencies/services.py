@@ -1,4 +1,4 @@
-"""The services of a web process. They are created once from the settings, and passed to every handler."""
+"""The services of a web process. They are created once from the settings, and every handler gets them."""
 
 from dataclasses import dataclass
 
@@ -56,7 +56,7 @@ class Services:
 
 
 def build_services(settings: Settings) -> Services:
-    """Create the services. Each opens its connections at first use, so web processes can fork first."""
+    """Create the services. A service opens its connections at first use, so web processes can fork first."""
     celery = create_celery(settings.broker)
     celery.conf.task_send_sent_event = settings.task_events
     database = Database.of(settings, pool_size=settings.database_pool_size, publish=Publisher(celery).publish)

@@ -1,1 +1,1 @@
-"""Errors as HTTP responses, in the format that each path's clients expect."""
+"""Errors as HTTP responses, in the format that clients of each path expect."""

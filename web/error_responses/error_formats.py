@@ -61,7 +61,7 @@ class ErrorResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialects:
-    """Renders errors in each format, with the URLs of this service."""
+    """Renders errors in each format. The errors contain URLs of this service."""
 
     base_url: str
 
@@ -115,7 +115,7 @@ class Dialects:
         return ErrorResponse(status=status, body=body, media_type=PROBLEM)
 
     def refuse(self, target: str, status: int, code: str, detail: str) -> bytes:
-        """Return the complete response to a request that the server refuses by itself."""
+        """Return the complete response to a request that the server refuses before the application sees it."""
         request_id = uuid4().hex
         answer = self.write(_path(target), status, code, detail, request_id=request_id)
         content = answer.content.encode()

@@ -22,7 +22,7 @@ def error_page(
     request_id: str,
     errors: Sequence[Mapping[str, str]] = (),
 ) -> str:
-    """Render an error as a page: what is wrong, its code, and the request's id."""
+    """Render an error as a page. The page shows what is wrong, the error's code, and the request's id."""
     return render(
         "error.html",
         status=status,

@@ -11,7 +11,7 @@ PREFIX = "/v1/"
 RETRY_HEADER = "x-should-retry"
 RETRIED_STATUSES = frozenset({408, 409, 429})
 
-# OpenAI's codes that differ from our own.
+# The codes of OpenAI that differ from this service's codes.
 _CODES = {
     "authentication_required": "invalid_api_key",
     "invalid_token": "invalid_api_key",

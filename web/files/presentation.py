@@ -114,7 +114,10 @@ def _is_passive(media_type: str) -> bool:
 
 
 def _harmless(media_type: str) -> str:
-    """Return the declared media type, or `application/octet-stream` if a browser might execute such content."""
+    """Return the declared media type.
+
+    If a browser might execute such content, return `application/octet-stream`.
+    """
     essence = _essence(media_type)
     is_active = (
         essence in _ACTIVE_TYPES or essence.endswith("+xml") or any(word in essence for word in _SCRIPTS)

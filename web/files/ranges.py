@@ -20,7 +20,7 @@ CONDITIONS = {
     "If-Match": "`ETag`s, or `*`: only this content is wanted.",
     "If-None-Match": "`ETag`s, or `*`, of content that the client has.",
 }
-"""The headers that are read, for the API's description."""
+"""The request headers that select bytes, for the API's description."""
 
 _ENTITY_TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 _RANGE = re.compile(r"([0-9]*)-([0-9]*)", re.ASCII)

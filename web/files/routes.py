@@ -1,4 +1,4 @@
-"""All file routes."""
+"""The routes of files: metadata, writes, resumable uploads, sharing and references."""
 
 from web.files import metadata, references, resumable, sharing, writes
 

@@ -83,7 +83,7 @@ class AdministrationRoutes(Routes):
         *errors: type[DomainError],
         **options: Any,
     ) -> Declaration:
-        """Return a decorator for any other administrative route."""
+        """Return a decorator for an administrative route of another kind."""
         return self.route(
             method,
             f"/admin{path}",

@@ -1,7 +1,8 @@
 """Authentication of a request: its credential, the rules for its headers, and the rate limit of its credential.
 
-The order of checks leaks nothing. An invalid credential is refused before any header or parameter is checked, and the
-attribution is verified only after the parameters are valid (`web/framework/routes.py`).
+The order of checks reveals nothing to a client without a valid credential. An invalid credential is refused
+before any header or parameter is checked. The attribution is verified only after the parameters are valid
+(`web/framework/routes.py`).
 """
 
 import hashlib
@@ -32,12 +33,12 @@ ATTRIBUTION_HEADER = "Service-Usage-Attribution"
 
 
 class Authentication(Enum):
-    """How a route identifies its caller. Each route declares one.
+    """How a route identifies its caller. Each route declares one member.
 
     - API_KEY_CALLER also accepts the credential as `x-api-key`, which Anthropic's clients send.
     - SIGNATURE and PAYMENT_SIGNATURE: the handler verifies the request's signature.
-    - DISTRIBUTION_OR_SIGNATURE: the handler does so for a request without a credential.
-    - PREFLIGHT is public: a browser sends it with or without a read grant in the URL.
+    - DISTRIBUTION_OR_SIGNATURE: if the request has no credential, the handler verifies its signature.
+    - PREFLIGHT is public: a browser sends a preflight request with or without a read grant in the URL.
     - SESSION is a browser's cookie, which is valid for the console only.
     """
 
@@ -79,7 +80,10 @@ _WITHOUT_CREDENTIAL = (
 
 
 def authenticate(how: Authentication, http: Request, services: Services) -> Credential | None:
-    """Verify the request's credential. Return None if the route, or this request, needs none."""
+    """Verify the request's credential.
+
+    Return None if the route needs no credential, or if the route also accepts this request without one.
+    """
     if how in _WITHOUT_CREDENTIAL:
         return None
     # The handler verifies the grant. If a request has a grant, its credential is ignored.

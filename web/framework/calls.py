@@ -53,7 +53,7 @@ class RequestContext:
 
     @property
     def has_credential(self) -> bool:
-        """Whether the request has a credential, on a route that also accepts a request without one."""
+        """Whether the request has a credential. Some routes also accept a request without a credential."""
         return self._requester.credential is not None
 
     @property
@@ -70,7 +70,7 @@ class RequestContext:
         return administrator(self._known_caller, request_id(), client_address(self.http.environ))
 
     def require_administrator(self) -> None:
-        """Check that the caller is no deployment. Raises PermissionDenied."""
+        """Check that the caller is not a deployment. Raises PermissionDenied."""
         administrator(self._known_caller, request_id())
 
     def watch(self, authorize: Callable[[Caller], object]) -> Watch:

@@ -16,12 +16,12 @@ REVOCATION_SECONDS = 5.0
 
 
 class Requester:
-    """The credential and the caller of one request; both are None on a public route."""
+    """The credential and the caller of one request. On a public route, credential and caller are None."""
 
     __slots__ = ("_began_at", "_revalidator", "_trust_seconds", "caller", "credential")
 
     def __init__(self, revalidator: CallerRevalidator, *, row_cache_seconds: float) -> None:
-        """Store the request's start time. Its credential may come from a row cached `row_cache_seconds` ago."""
+        """Store the request's start time. The credential's row may have been cached `row_cache_seconds` ago."""
         self.credential: Credential | None = None
         self.caller: Caller | None = None
         self._revalidator = revalidator

@@ -22,7 +22,7 @@ ResponseGenerator = Generator[Response | bytes | None]
 
 
 class PendingResponse:
-    """The wait of one request: the wake-up that ends it, and how long it may last."""
+    """The wait of one request: the wake-up that ends the wait, and how long it may last."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class PendingResponse:
         return self.is_shutting_down or time.monotonic() >= self.deadline
 
     def idle_seconds(self) -> float:
-        """Return the seconds until the next step is due. A wake-up may make it due earlier."""
+        """Return the seconds until the next step is due. A wake-up makes the step due earlier."""
         return min(self._idle_seconds, max(0.0, self.deadline - time.monotonic()))
 
     def seconds(self) -> float:

@@ -1,4 +1,4 @@
-"""Render templates as pages, under a content security policy that only allows our own assets."""
+"""Render templates as pages, under a content security policy that only allows this service's own assets."""
 
 import hashlib
 import re

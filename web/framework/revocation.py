@@ -1,7 +1,7 @@
 """End a response when its caller is revoked.
 
-A stream ends with its format's error event, and a call without a stream with an error response. The upstream call is
-cancelled, because closing the generator cancels it. A download can only be aborted.
+A stream ends with an error event in its own format. A call without a stream ends with an error response. The
+upstream call is cancelled, because closing the generator cancels it. A download can only be aborted.
 """
 
 import contextlib
@@ -25,9 +25,10 @@ Watch = Callable[[Callable[[], None]], WatchedCall]
 
 
 def until_revoked(steps: Generator[Step], watch: Watch, wake: Callable[[], None]) -> Generator[Step]:
-    """Yield the steps of a response until its caller is revoked; then raise the error that a new request would get.
+    """Yield the steps of a response until its caller is revoked.
 
-    `wake` makes the next step due soon. Without it, a revocation takes effect at the next step.
+    Then raise the error that a new request would get. On revocation, `wake` makes the next step due soon.
+    Without `wake`, a revocation takes effect at the next step.
     """
     with watch(wake) as call, closing(steps):
         for step in steps:

@@ -1,8 +1,9 @@
 """Declare routes: each states its method, path, authentication, types, responses and errors once.
 
-The declaration both validates requests and produces the OpenAPI document, so the two cannot differ. The order of checks
-is fixed here: route, authentication, a slot of the payer, rate limit, header rules, parameters, principals. Then the
-handler finds the file and checks the permission, and only after that the state and the body.
+The declaration both validates requests and produces the OpenAPI document, so the two cannot differ. This
+module fixes the order of checks: route, authentication, a slot of the organization that pays, rate limit,
+header rules, parameters, principals. Then the handler finds the file and checks the permission, and only
+after that the state and the body.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +32,7 @@ from web.http.slots import Admission
 from web.http.wsgi_middleware import GRANTS
 
 Handler = Callable[..., "JsonResponse | Response"]
-# Health probes of load balancers. They never wait for a slot.
+# The paths of health probes. A health probe never waits for a slot.
 PROBES = frozenset({"/healthz", "/readyz"})
 
 
@@ -79,7 +80,7 @@ class AnyQuery(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One method on one path."""
+    """The declaration of one method on one path."""
 
     handler: Handler
     name: str
@@ -100,13 +101,13 @@ class Route:
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     hidden: bool = False
     serves_suspended: bool = False
-    """Whether the route serves users of a suspended organization, provided their key is not bound to it."""
+    """Whether the route serves users of a suspended organization. A key bound to the organization is refused."""
     administers: bool = False
     """Whether the route serves users only. A deployment is refused before its body is read."""
 
 
 class Routes:
-    """The routes of one tag of the API."""
+    """The routes that have the same tag in the API."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
@@ -202,7 +203,7 @@ def _view(route: Route) -> Callable[..., Response]:
 
 
 def _admit(route: Route, services: Services, credential: Credential | None) -> Admission:
-    """Acquire a slot for the request. Probes never wait for one."""
+    """Acquire a slot for the request. A health probe never waits for a slot."""
     if route.path in PROBES:
         return admit_always(request.environ, services.pools)
     return admit(request.environ, services.pools, credential)

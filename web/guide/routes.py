@@ -94,7 +94,7 @@ def _read(path: str) -> bytes:
 
 @cache
 def _policy(path: str) -> str:
-    """Return a policy that allows the inline scripts of the page, each by its digest."""
+    """Return a policy that allows the inline scripts of the page. The policy lists the digest of each script."""
     # Allow scripts by digest: the site generator writes inline scripts, and `unsafe-inline` would allow any
     # script.
     digests = (hashlib.sha256(script).digest() for script in _SCRIPT.findall(_read(path)))

@@ -13,8 +13,8 @@ from wsgiref.types import WSGIEnvironment
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# A client can put any number of addresses into the header. Only our own proxies count, so read at most this
-# many.
+# A client can put any number of addresses into the header. Only trusted proxies count, so read at most
+# this many addresses.
 MAXIMUM_HOPS = 16
 
 

@@ -25,7 +25,10 @@ class ContentHash:
         self._thread: Thread | None = None
 
     def update(self, piece: memoryview) -> None:
-        """Add a piece. Its bytes must not change until OUTSTANDING_PIECES more have been added."""
+        """Add a piece.
+
+        The bytes of the piece must not change until OUTSTANDING_PIECES further pieces have been added.
+        """
         if self._thread is None and self._inline_bytes + len(piece) <= INLINE_BYTES:
             self._inline_bytes += len(piece)
             self._hash.update(piece)

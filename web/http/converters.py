@@ -74,7 +74,7 @@ class MonthConverter(BaseConverter):
 
 
 class TaskConverter(BaseConverter):
-    """A task's id. It contains no colon, so that `/tasks/{id}:cancel` cannot be a task."""
+    """A task's id. An id contains no colon, so `/tasks/{id}:cancel` cannot name a task."""
 
     regex = "[^/:]+"
     part_isolating = True

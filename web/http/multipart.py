@@ -1,11 +1,11 @@
-"""Receive the one part of an upload: from the bytes of a `multipart/form-data` body to its name, type, size and digest.
+"""Receive the one part of an upload: parse a `multipart/form-data` body into name, type, size, digest and content.
 
-`FilePartParser` knows the format (RFC 2046 5.1, RFC 7578) and no connection: bytes go in, events come out. It protects
-the rule that an incomplete body is never stored: the closing boundary must have arrived, there is no second part, and
-the size of everything around the content is limited. `receive_file_part` feeds the parser, and counts, hashes and
-writes the content, in constant memory for any size.
+`FilePartParser` knows the format (RFC 2046 5.1, RFC 7578) and no connection: bytes go in, events come out.
+The parser protects the rule that an incomplete body is never stored. The closing boundary must have arrived,
+there must be no second part, and the size of everything around the content is limited. `receive_file_part`
+feeds the parser, and counts, hashes and writes the content, in constant memory for any size.
 
-It leaves reading from the connection and its deadlines to `receive_deadlines`. After an error, the caller discards the
+`receive_deadlines` reads from the connection and sets the deadlines. After an error, the caller discards the
 sink.
 """
 
@@ -118,7 +118,7 @@ class PartParser(Generic[HeaderType]):
         raise NotImplementedError
 
     def _check_boundary(self, *, is_last: bool) -> None:
-        """Check that the body may end or continue after the parts so far. Raises FilePartRequired."""
+        """Check that the body may end here, or that another part may follow. Raises FilePartRequired."""
         raise NotImplementedError
 
     # Each method below parses data[position:end] in one state. It returns the position where the next state
@@ -182,7 +182,7 @@ class PartParser(Generic[HeaderType]):
 
     def _possible_delimiter(self, data: bytes | bytearray, position: int, end: int) -> int:
         """Return where an incomplete delimiter may start at the end of the data, or `end` if there is none."""
-        # Only a suffix that starts with CR can begin a delimiter. All bytes before it are content.
+        # Only a suffix that starts with CR can begin a delimiter, so all bytes before the suffix are content.
         found = data.find(b"\r", max(position, end - len(self._delimiter) + 1), end)
         while found >= 0 and not self._delimiter.startswith(data[found:end]):
             found = data.find(b"\r", found + 1, end)

@@ -37,7 +37,10 @@ _IDENTITY_ENCODINGS = frozenset({"binary", "7bit", "8bit"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartHeader:
-    """The header of the part `file`; `digests` are the SHA-256 values that the client declares for its content."""
+    """The header of the part `file`.
+
+    `digests` are the SHA-256 values that the client declares for the part's content.
+    """
 
     file_name: str
     media_type: str
@@ -46,7 +49,7 @@ class PartHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldHeader:
-    """The header of a part that is a form field and not a file."""
+    """The header of a part that is a form field instead of a file."""
 
     name: str
 
@@ -65,7 +68,10 @@ def read_boundary(content_type: str) -> bytes:
 
 
 def read_part_header(block: bytes) -> PartHeader:
-    """Parse the header of the part `file`. Raises MalformedRequest, and FilePartRequired for any other part."""
+    """Parse the header of the part `file`.
+
+    Raises MalformedRequest, and FilePartRequired if the part has another name.
+    """
     header = read_form_part_header(block)
     if isinstance(header, FieldHeader):
         raise FilePartRequired

@@ -43,7 +43,7 @@ log = get_logger(__name__)
 DEFAULT_GRACE_SECONDS = 2.0
 DEFAULT_MINIMUM_BYTES_PER_SECOND = 64 << 10
 LONGEST_TICK_SECONDS = 0.5
-# If more than this is unread, close the connection: reading the rest costs more than a new connection.
+# If more bytes than this are unread, close the connection: reading them costs more than a new connection.
 LONGEST_DROPPED_REST_BYTES = 1 << 20
 PIECE_BYTES = 16 << 10
 
@@ -140,7 +140,7 @@ class ReceivedBody:
 
     @property
     def remaining_bytes(self) -> int | None:
-        """Bytes of the body that are still to come, or None if unknown."""
+        """The number of body bytes that are still to come, or None if it is unknown."""
         return self._source.remaining_bytes
 
     def readinto(self, buffer: memoryview) -> int:

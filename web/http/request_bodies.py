@@ -25,7 +25,10 @@ class RequestBody(Protocol):
 
     @property
     def remaining_bytes(self) -> int | None:
-        """Bytes that are still to come, or None if unknown. At 0 the connection can take another request."""
+        """The number of bytes that are still to come, or None if it is unknown.
+
+        At 0 the connection can take another request.
+        """
 
     def readinto(self, buffer: memoryview) -> int:
         """Wait for bytes and write them to the start of the buffer. Return their number, or 0 at the end of the body.

@@ -1,7 +1,7 @@
 """Read a request's query and JSON body strictly.
 
-A value in a wrong format is refused before any rule of the domain applies. Malformed input gives 400, well-formed input
-with a wrong value 422, and every wrong field is named (RFC 9457 `errors`).
+A value in a wrong format is refused before any rule of the domain applies. Malformed input gets 400.
+Well-formed input with a wrong value gets 422. The error names every wrong field (RFC 9457 `errors`).
 """
 
 import json
@@ -99,7 +99,7 @@ def wire_names(shape: type[BaseModel]) -> frozenset[str]:
 
 
 def refuse_query(query_string: str) -> None:
-    """Refuse any query parameter, for operations that accept none."""
+    """Refuse any query parameter. Operations without query parameters use this function."""
     for name, _ in _pairs(query_string):
         raise UnknownParameter(errors=[_error("query", name, "is not a parameter of this operation")])
 

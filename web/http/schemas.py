@@ -1,4 +1,4 @@
-"""The models that all lists and resources share on the wire."""
+"""The models that all lists and resources of the API share."""
 
 from typing import Annotated, Any, Self
 
@@ -33,7 +33,7 @@ class PageQuery(RequestModel):
 
     @property
     def position(self) -> dict[str, Any]:
-        """The cursor and the limit, as the domain's list functions take them."""
+        """The cursor and the limit, as arguments of the domain's list functions."""
         return {"cursor": str(self.cursor) if self.cursor else None, "limit": self.limit}
 
 

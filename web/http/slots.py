@@ -10,7 +10,7 @@ ADMISSION = "quartermaster.admission"
 
 
 class Admission:
-    """The slots of one request. Only one thread at a time uses it."""
+    """The slots of one request. Only one thread at a time uses this object."""
 
     def __init__(self, key: PoolKey, thread: Slot | None = None, *, waited_seconds: float = 0.0) -> None:
         """Start with the slot of the request's thread, or with none for a health probe."""

@@ -44,7 +44,7 @@ class ClientForm:
     parameters: Mapping[str, str] = field(repr=False)
 
     def require(self, name: str) -> str:
-        """Return a parameter. Raises InvalidRequest if it is absent."""
+        """Return a parameter's value. Raises InvalidRequest if the parameter is absent."""
         if name not in self.parameters:
             raise InvalidRequest(f"The parameter {name} is required.")
         return self.parameters[name]

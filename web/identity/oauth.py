@@ -237,7 +237,8 @@ def _client(call: RequestContext) -> Iterator[ClientForm]:
 def _cacheable() -> Mapping[str, str]:
     """Return headers that let caches store a document.
 
-    They may store it for as long as a key is published before it signs.
+    A signing key is published for PUBLICATION_SECONDS before the service signs with it. So no cached document
+    lacks a key that is in use.
     """
     return {"Cache-Control": f"public, max-age={PUBLICATION_SECONDS}"}
 

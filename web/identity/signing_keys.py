@@ -1,4 +1,4 @@
-"""Routes of signing keys, for operators: list, rotate and revoke them."""
+"""Routes of signing keys, for operators: list, rotate and revoke signing keys."""
 
 from shared.identity.errors import KeyNotPublished
 from shared.identity.tokens import key_rotation

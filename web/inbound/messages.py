@@ -1,4 +1,4 @@
-"""Receive messages that a distribution pushes for its deployment's agent."""
+"""Receive messages that a distribution pushes for the agent of its deployment."""
 
 from functools import partial
 from uuid import UUID

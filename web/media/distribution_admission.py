@@ -1,4 +1,4 @@
-"""Count a signed request for its distribution's organization, once the signature is verified."""
+"""Count a signed request for its distribution's organization, after the signature is verified."""
 
 from uuid import UUID
 
@@ -11,7 +11,7 @@ KNOWN_DISTRIBUTIONS = 4096
 KNOWN_SECONDS = 3600.0
 
 _organizations = ExpiringCache[UUID](KNOWN_DISTRIBUTIONS)
-"""Cached, because a distribution never changes its organization."""
+"""The organization of each distribution. The cache is safe, because a distribution never changes its organization."""
 
 
 def count_for_distribution(call: RequestContext, distribution_id: UUID) -> None:

@@ -21,7 +21,7 @@ MAXIMUM_FIELD_BYTES = 4 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedForm:
-    """A complete form; `head` is the first HEAD_BYTES of the file's content."""
+    """A complete form. `head` contains the first HEAD_BYTES of the file's content."""
 
     fields: Mapping[str, str]
     content: ReceivedContent

@@ -1,4 +1,7 @@
-"""Declare the routes that list, resend and replay notifications, shared by distributions and organizations."""
+"""Declare the routes that list, resend and replay notifications.
+
+Distributions and organizations share these routes.
+"""
 
 from typing import Any
 

@@ -1,6 +1,7 @@
-"""The model catalog in OpenAI's format, and in Anthropic's for clients that name a version of Anthropic's API.
+"""The model catalog in OpenAI's format or in Anthropic's format.
 
-OpenAI's format has this service's additions (docs/specification/models.md#catalog).
+A client gets Anthropic's format if it names a version of Anthropic's API. OpenAI's format has this service's
+additions (docs/specification/models.md#catalog).
 """
 
 from __future__ import annotations
@@ -80,7 +81,10 @@ class ModelBody(V1):
 
     @classmethod
     def of(cls, entry: ModelEntry, usage: Mapping[str, tuple[int, int]]) -> ModelBody:
-        """Return the model of an entry; `usage` contains tokens and invocations by model."""
+        """Return the model of a catalog entry.
+
+        `usage` contains the tokens and the number of invocations by model.
+        """
         tokens, invocations = usage.get(entry.id, (0, 0))
         return cls(
             id=entry.id,

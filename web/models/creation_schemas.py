@@ -1,4 +1,4 @@
-"""Request models of the model routes. They only describe the bodies in OpenAPI.
+"""Request models of the model routes. The models only describe the bodies in OpenAPI.
 
 The models are never instantiated: the dialects parse the bodies, because they pass unknown fields on.
 """
@@ -32,7 +32,7 @@ class ChatCreation(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
-        """Return the schema that the dialect checks."""
+        """Return the JSON schema by which the dialect checks the body."""
         return _described(cls, schema_of(CHAT), {**_NOT_CHOSEN, "store": _NOT})
 
 
@@ -41,7 +41,7 @@ class ResponsesCreation(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
-        """Return the schema that the dialect checks."""
+        """Return the JSON schema by which the dialect checks the body."""
         schema = _described(cls, schema_of(RESPONSES), {**_NOT_CHOSEN, **_NOT_STORED})
         # Require `store`: its default in the original API is true, so an absent field would promise storage.
         return schema | {"required": [*schema["required"], "store"]}

@@ -1,6 +1,6 @@
 """Anthropic's dialect (docs/specification/models.md#messages): messages, and the estimated tokens of a prompt.
 
-The calls and the engine are the same as in `routes`; only the format differs.
+The calls and the engine are the same as in `routes`. Only the format differs.
 """
 
 from flask import Response

@@ -155,7 +155,7 @@ def create_chat_completion(call: RequestContext) -> Response:
 )
 def create_response(call: RequestContext) -> Response:
     body = read_call_body(call)
-    # This is a setting of the operators, because some clients cannot send `store`.
+    # The operators set whether `store` may be absent, because some clients cannot send it.
     is_lenient = call.services.settings.absent_store_is_false
     return respond_to_call(call, parse_responses(body, store_absent_is_false=is_lenient))
 
@@ -189,7 +189,7 @@ def read_call_body(call: RequestContext) -> dict[str, Any]:
 
 
 def respond_to_call(call: RequestContext, request: ParsedRequest) -> Response:
-    """Start the call, and return its reply as a document or a stream."""
+    """Start the call. Return the reply as a document or a stream."""
     models = call.services.models
     # Take the slot before the call is queued, because queueing reserves credits.
     call.admission.hold(call.services.pools.model_calls)

@@ -39,7 +39,7 @@ def _measures(services: Services) -> Mapping[str, Measure]:
     valkeys = {"jobs": services.valkey}
     # Model calls may have their own Valkey. If they share the service's Valkey, measure it once.
     if settings.models_redis_url not in (None, settings.redis_url):
-        # One connection is enough: a measurement sends one command at a time.
+        # One connection is enough, because a measurement sends one command at a time.
         valkeys["models"] = connect_valkey(str(settings.models_redis_url), max_connections=1)
     return {
         "backlog": partial(measure_backlog, services.database),

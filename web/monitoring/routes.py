@@ -66,6 +66,6 @@ def metrics(call: RequestContext) -> Response:
 
 
 def _health_checks() -> HealthChecks:
-    # create_app() stores the checks here. They also serve the operations port, so they are not in Services.
+    # create_app() stores the checks here. The operations port uses the checks too, so they are not in Services.
     checks: HealthChecks = current_app.extensions["health_checks"]
     return checks

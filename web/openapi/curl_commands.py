@@ -14,7 +14,7 @@ _EXAMPLES: Mapping[str, Any] = {"integer": 1, "number": 1, "boolean": False, "ar
 
 
 def curl(document: Document, operation: Mapping[str, Any]) -> str:
-    """Return the command, with `$base`, `$token` and a variable for each required parameter."""
+    """Return the curl command, with `$base`, `$token` and a shell variable for each required parameter."""
     parameters = [resolve(document, at) for at in operation["parameters"]]
     required = [at["name"] for at in parameters if at["in"] == "query" and at["required"]]
     # Use a shell variable for each value, so that the reader can paste the command and run it.
@@ -49,7 +49,7 @@ def example_of(document: Document, schema: Mapping[str, Any]) -> Any:
     if "properties" in resolved:
         properties = resolved["properties"]
         return {name: example_of(document, properties.get(name, {})) for name in resolved.get("required", ())}
-    # Use the first alternative: it is enough for an example, and the page lists the others.
+    # Use the first alternative: one is enough for an example, and the page lists all alternatives.
     choices = resolved.get("anyOf") or resolved.get("oneOf")
     if choices:
         return example_of(document, choices[0])

@@ -48,7 +48,7 @@ _CALLER_ERRORS: tuple[type[DomainError], ...] = (
 )
 
 _OWN_BODY_ERRORS: tuple[type[DomainError], ...] = (UnsupportedMediaType, FieldRequired, ValidationFailed)
-"""The errors of an invalid body of our own API; the dialects have codes of their own for it."""
+"""The errors of an invalid body in this service's own API. The dialects have other codes for an invalid body."""
 
 
 def errors_by_status(route: Route) -> Mapping[int, Mapping[str, str]]:
@@ -94,7 +94,7 @@ def describe_errors(route: Route) -> dict[str, Any]:
 
 
 def _with_codes_of_providers(answer: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the response with the note that a provider's own error codes are passed on."""
+    """Return the response with the note that a provider's error codes are passed on unchanged."""
     described = f"{answer['description']}\n\nOr a code of the model provider."
     return {"description": described, "content": {"application/json": {"schema": schema}}}
 

@@ -1,4 +1,4 @@
-"""The headers of the OpenAPI document: those of requests and those of responses."""
+"""The headers in the OpenAPI document: request headers and response headers."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

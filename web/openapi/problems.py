@@ -16,7 +16,7 @@ from web.openapi.remedies import REMEDIES, REMEDIES_BY_KIND
 
 # 402, 409 and 507 are left out: a retry succeeds only after something else has changed.
 _RETRYABLE = frozenset({408, 429, 502, 503, 504})
-# A path whose errors are problems. It is used for an error that no operation declares.
+# A path whose errors are problems. Examples of an error that no operation declares use this path.
 _PROBLEM_PATH = "/files"
 
 

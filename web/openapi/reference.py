@@ -42,7 +42,7 @@ class Shape:
 
 
 def operations_by_tag(document: Document) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """Return all operations except HEAD, by tag. Each has its method and path."""
+    """Return all operations except HEAD, by tag. Each operation has its method and path."""
     tags: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for at in _operations(document):
         # Omit HEAD: it differs from GET only in its missing body.

@@ -1,1 +1,4 @@
-"""The HTTP server: a gunicorn worker class that reads whole requests before a thread starts on them. No Flask here."""
+"""The HTTP server: a gunicorn worker class that reads whole requests before a thread starts on them.
+
+This package does not use Flask.
+"""

@@ -71,7 +71,7 @@ class AcceptingWorker(DrainingWorker):
         super().init_process()
 
     def load_wsgi(self) -> None:
-        """Load the application and find its writer of refusals."""
+        """Load the application, and find the object that renders its refusals."""
         super().load_wsgi()
         self.refusal_writer = find_refusal_writer(self.wsgi)
 
@@ -148,7 +148,10 @@ class AcceptingWorker(DrainingWorker):
                 self._start(incoming.conn)
 
     def _start_next(self, conn: Any) -> None:
-        """Start a queued request. If its client has hung up, drop it and start the credential's next one."""
+        """Start a queued request.
+
+        If its client has hung up, drop the request and start the credential's next request.
+        """
         while conn is not None:
             if not has_hung_up(conn.sock):
                 self._start(conn)
@@ -188,7 +191,10 @@ class AcceptingWorker(DrainingWorker):
             self.poller.unregister(incoming.conn.sock)
 
     def murder_pending(self) -> None:
-        """Drop requests that missed their deadline, and start overdue ones. gunicorn calls this after every poll."""
+        """Drop requests that missed their deadline, and start requests that waited too long.
+
+        gunicorn calls this method after every poll.
+        """
         super().murder_pending()
         now = time.monotonic()
         if now < self.scanned_at + SCAN_SECONDS:

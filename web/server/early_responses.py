@@ -54,7 +54,10 @@ class PlainRefusalWriter:
 
 
 def find_refusal_writer(application: Any) -> RefusalWriter:
-    """Return the application's writer of refusals, or a plain one if it has none."""
+    """Return the application's writer of refusals.
+
+    If the application has none, return a writer of plain refusals.
+    """
     writer: RefusalWriter = (
         getattr(application, "extensions", {}).get("error_dialects") or PlainRefusalWriter()
     )

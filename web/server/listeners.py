@@ -40,7 +40,10 @@ _DROP_SYN = (
 
 
 def drop_new_connections(listeners: Iterable[Any]) -> None:
-    """Make the kernel drop the first packet of every new connection, in all processes that share the listeners."""
+    """Make the kernel drop the first packet of every new connection.
+
+    The filter applies in all processes that share the listeners.
+    """
     program = b"".join(struct.pack("HBBI", *step) for step in _DROP_SYN)
     buffer = ctypes.create_string_buffer(program, len(program))
     given = struct.pack("HP", len(_DROP_SYN), ctypes.addressof(buffer))
@@ -74,7 +77,10 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
     """gunicorn's threaded worker, which accepts its backlog before it closes its listeners."""
 
     def _cap_keepalive(self, deadline: float) -> None:
-        """Start to drain. gunicorn calls this once, before the worker waits for its connections."""
+        """Start to drain.
+
+        gunicorn calls this method once, before the worker waits for its connections to end.
+        """
         super()._cap_keepalive(max(deadline, time.monotonic() + STOPPING_SECONDS))
         self.nr_conns += (
             1  # Count the listeners as a connection, so that the worker does not end while they are open.

@@ -12,8 +12,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-# Threads for a credential's overdue requests. Most of them are refused at once, and many threads that only refuse
-# would compete for the interpreter with those that serve others.
+# Threads for a credential's overdue requests. Most overdue requests are refused at once. Many threads that
+# only refuse would compete for the interpreter with threads that serve other requests.
 OVERDUE_PER_CREDENTIAL = 2
 
 
@@ -29,13 +29,19 @@ class ReadyQueue:
     """Decides which request gets a thread next. Only the accepting thread uses it."""
 
     def __init__(self, *, max_per_credential: int, max_wait_seconds: float) -> None:
-        """Limit the running requests of each credential, and the seconds that one waits before it is overdue."""
+        """Limit the running requests of each credential.
+
+        A request that waits longer than `max_wait_seconds` is overdue.
+        """
         self._max_per_credential = max_per_credential
         self._max_wait_seconds = max_wait_seconds
         self._senders: dict[bytes, _Sender] = {}
 
     def start_or_queue(self, sender: bytes | None, request: Any, now: float) -> bool:
-        """Count a request as running and return True. If its credential is at the limit, queue it and return False."""
+        """Count a request as running and return True.
+
+        If its credential is at the limit, queue the request and return False.
+        """
         if sender is None:
             return True
         # The key is the header's bytes. Two spellings of one credential get two queues, which does no harm.

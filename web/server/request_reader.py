@@ -37,7 +37,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Timeouts for the parts of a request, and how many bytes all requests of a process may buffer."""
+    """Timeouts for the stages of a request, and the maximum of bytes that all requests of a process may buffer."""
 
     head_seconds: float = 5.0
     small_body_seconds: float = 10.0
@@ -155,7 +155,7 @@ class RequestReader:
     def find_victim_by_connections(self) -> IncomingRequest | None:
         """Return the request to evict when connections run out.
 
-        It is the oldest request of the address that has most connections.
+        The victim is the oldest request of the client address that has most connections.
         """
         if not self._by_address:
             return None
@@ -166,7 +166,7 @@ class RequestReader:
     def find_victim_by_bytes(self) -> IncomingRequest | None:
         """Return the request to evict when memory runs out.
 
-        It is the oldest non-empty request of the address that has most bytes buffered.
+        The victim is the oldest non-empty request of the client address that has most bytes buffered.
         """
         if not self._total_bytes:
             return None

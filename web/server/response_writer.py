@@ -30,7 +30,7 @@ log = get_logger(__name__)
 BLOCKING_THREADS = 8
 # Responses that become due within the same tick are read together.
 TICK_SECONDS = 0.05
-# A response is not read while more than this is buffered for its client.
+# The writer reads no further pieces of a response while more bytes than this are buffered for its client.
 OUTBOX_BYTES = 64 << 10
 PIECES_AT_ONCE = 50
 _GONE = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
@@ -52,7 +52,10 @@ class State(Enum):
 
 
 class DeferredConnection:
-    """A connection with its deferred response; `response` is gunicorn's response object, which frames the pieces."""
+    """A connection with its deferred response.
+
+    `response` is gunicorn's response object, which frames the pieces.
+    """
 
     __slots__ = (
         *("pieces", "conn", "fd", "is_finished", "is_broken", "is_woken", "outbox"),
@@ -225,7 +228,7 @@ class ResponseWriter:
             self._read_now(connection)
 
     def _read_now(self, connection: DeferredConnection) -> None:
-        """Read a response that never blocks."""
+        """Read a response that never blocks, in the writer's own thread."""
         connection.read_pieces()
         self._after_read(connection)
 
@@ -255,7 +258,7 @@ class ResponseWriter:
             self._on_wake_up(connection)
 
     def _flush(self, connection: DeferredConnection) -> None:
-        """Send as much as the socket takes, and end a response that is finished or broken."""
+        """Send as many bytes as the socket takes. End the response if it is finished or broken."""
         if connection.state in (State.READING, State.CLOSED):
             return  # A pool thread may be writing to the outbox, so leave it alone.
         if not connection.is_broken and connection.outbox:

@@ -23,7 +23,7 @@ from web.server.early_responses import find_target, refuse, unreadable
 from web.server.request_reader import Stage
 from web.server.response_writer import DeferredConnection
 
-# How long a thread waits for the next request of its connection.
+# A thread waits this long for the next request of its connection, before it returns the connection.
 LINGER_MILLISECONDS = 10
 # A thread waits this long for its own response before deferring it, because deferring costs more CPU.
 SPARE_SECONDS = 0.25
@@ -41,7 +41,7 @@ class _DeferResponse(BaseException):
 
 
 class BufferingWorker(AcceptingWorker):
-    """Answers requests in threads, and frees the thread of a response that is deferred."""
+    """gunicorn's worker, changed: its threads answer complete requests, and a deferred response frees its thread."""
 
     def init_process(self) -> None:
         """Set up the worker in its own process, and serve requests."""
@@ -50,7 +50,7 @@ class BufferingWorker(AcceptingWorker):
         super().init_process()
 
     def load_wsgi(self) -> None:
-        """Load the application, and let it return deferred responses unless the connections use TLS."""
+        """Load the application. Let the application defer responses, unless the connections use TLS."""
         super().load_wsgi()
         if not self.is_tls:
             self.wsgi: Any = partial(self._call, self.wsgi)
@@ -118,7 +118,10 @@ class BufferingWorker(AcceptingWorker):
         return answer
 
     def _spare_seconds(self) -> float:
-        """Return how long a thread may wait for its own response before it is deferred: 0 if many threads are busy."""
+        """Return how many seconds a thread may wait for its own response before deferring it.
+
+        Return 0 if many threads are busy.
+        """
         return SPARE_SECONDS if self.busy <= self.spare_threads and self.alive else 0.0
 
     @property

@@ -78,7 +78,7 @@ FilesQuery = create_model(
 FORM = [
     (form, _choices(each, form), "date" if each.kind is datetime else "search") for each, form in _FORM_FIELDS
 ]
-"""The fields of the form, in order: with their choices, and the type of the input where there are none."""
+"""The fields of the form, in order. Each has its choices, and the type of its input if it has no choices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

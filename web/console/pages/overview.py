@@ -136,7 +136,7 @@ def _figures(
 def _by_model(report: UsageReport) -> Sequence[tuple[str, int, int, int]]:
     """Return the ten models with the highest cost.
 
-    Each has its calls, tokens and cost, summed over all steps.
+    The row of a model has its calls, tokens and cost, summed over all steps.
     """
     sums: dict[str, tuple[int, int, int]] = {}
     for group in report.groups:

@@ -1,7 +1,7 @@
 """Sign in by a one-time link or at an OpenID Connect provider, confirm the identity again, and sign out.
 
 The code of a link is in the URL's fragment, so no server receives the code with the GET and no log contains
-it. Only the POST uses the code up: a mail scanner that opens links does not. Before there is a session, the
+it. Only the POST uses the code up, so a mail scanner that opens links does not. Before there is a session, the
 cookie of the sign-in attempt contains the secret of the form's token. This cookie never becomes the session's
 cookie, which prevents session fixation.
 """
