@@ -37,7 +37,7 @@ def clean_file_name(raw: str) -> str:
 
 
 def content_disposition(file_name: str, kind: Literal["attachment", "inline"] = "attachment") -> str:
-    """Return the `Content-Disposition` of a download (RFC 6266), with the exact name and an ASCII name for old clients."""
+    """Return the `Content-Disposition` of a download (RFC 6266), with the exact name and an ASCII form of the name."""
     plain = _NOT_PLAIN.sub("_", _without_accents(file_name)) or NAMELESS
     exact = quote(file_name, safe=_ATTRIBUTE_CHARACTERS)
     return f"{kind}; filename=\"{plain}\"; filename*=UTF-8''{exact}"
