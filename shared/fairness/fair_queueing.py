@@ -187,7 +187,7 @@ class RoundRobin:
     def parameters(
         self, *, full_tenants: Collection[Any] = (), full_members: Collection[tuple[UUID, UUID]] = ()
     ) -> dict[str, str]:
-        """Return the statement's ranges in order: from after the last served tenant, then from the first."""
+        """Return the statement's ranges in order: first those after the last served tenant, then all earlier ones."""
         if failpoints.is_armed(UNFAIR):
             return _parameters([(_BOTTOM, _TOP)])
         full = {at.int for at in full_tenants if isinstance(at, UUID)}

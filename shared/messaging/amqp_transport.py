@@ -1,9 +1,9 @@
-"""Corrections to kombu's AMQP transport, so that a broker that accepts nothing blocks no publisher.
+"""Corrections to kombu's AMQP transport, so that a broker that accepts no messages does not block publishers.
 
-RabbitMQ in an alarm (memory, disk) stops reading from connections that publish. py-amqp then waits without limit: for
-the confirmation, and on close for the response to `connection.close`. Here a connection that the broker blocks, or
-that brings no confirmation in time, is dropped without a closing handshake. A test fails if the library's parts that
-this relies on change.
+RabbitMQ in an alarm (memory, disk) stops reading from connections that publish. py-amqp then waits without limit
+for the confirmation, and on close for the response to `connection.close`. With this transport, a connection is
+dropped without a closing handshake if the broker blocks it or sends no confirmation in time. A test fails if the
+parts of py-amqp that this module uses change.
 """
 
 import ssl
@@ -32,12 +32,12 @@ class Channel(pyamqp.Channel):
         Raises RecoverableConnectionError if it takes longer than CONFIRM_SECONDS.
         """
         connection = self.connection
-        # py-amqp waits without limit by default.
+        # Set a limit, because by default py-amqp waits without one.
         kwargs["confirm_timeout"] = kwargs.get("confirm_timeout") or CONFIRM_SECONDS
         try:
             return super().basic_publish_confirm(*args, **kwargs)
         except TimeoutError:
-            # collect() and not close(), which would wait for the broker again.
+            # Call collect() and not close(), which would wait for the broker again.
             connection.collect()
             raise RecoverableConnectionError("the broker did not confirm a message in time") from None
 
@@ -64,7 +64,7 @@ class SecureTransport(pyamqp.SSLTransport):
     Connection = Connection
 
     def establish_connection(self) -> Any:
-        """Connect, if the server's certificate is valid for the URL's host."""
+        """Connect only if the server's certificate is valid for the host in the URL."""
         client: Any = self.client
         client.ssl = tls_options(client.ssl, client.hostname)
         return super().establish_connection()
@@ -77,5 +77,5 @@ def tls_options(asked: Any, host: str) -> dict[str, Any]:
     )
     given.pop(
         "check_hostname", None
-    )  # not an option of py-amqp, which checks the name if `server_hostname` is set
+    )  # py-amqp has no such option: it checks the name if `server_hostname` is set
     return {"cert_reqs": ssl.CERT_REQUIRED, "server_hostname": host} | given

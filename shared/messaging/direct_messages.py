@@ -1,8 +1,8 @@
-"""Messages that our processes publish and fetch themselves, outside Celery tasks: RabbitMQ's model calls need this.
+"""Publish and fetch messages directly, without Celery tasks. Model calls over RabbitMQ use this module.
 
-Threads share a few connections. After a failure no thread tries for `cooldown_seconds`, so that no request waits for
-a broker that is down. Two failures do not start a cooldown: one during which another connection succeeded, and a
-message that the broker rejects.
+Threads share a few connections. After a failure, no thread uses the broker for `cooldown_seconds`, so that no
+request waits for a broker that is down. Two kinds of failure start no cooldown: a failure while another connection
+succeeded, and a message that the broker rejects.
 """
 
 import time
@@ -26,12 +26,12 @@ _FAILURES: tuple[type[Exception], ...] = (
     *amqp_transport.Transport.connection_errors,
     *amqp_transport.Transport.channel_errors,
 )
-# One retry, at once: a pooled connection may be stale.
+# Retry once and immediately, because a pooled connection may be stale.
 _RETRY = {"max_retries": 1, "interval_start": 0}
 
 
 class BrokerMessages:
-    """Publishes and fetches messages of one broker; thread-safe."""
+    """A client that publishes and fetches messages of one broker; thread-safe."""
 
     def __init__(self, broker: Broker) -> None:
         """Store the broker; connects on first use."""
@@ -51,14 +51,14 @@ class BrokerMessages:
                 headers=headers,
                 content_type="application/json",
                 content_encoding="utf-8",
-                # Persistent: the message survives a restart of the broker.
+                # Make the message persistent, so that it survives a restart of the broker.
                 delivery_mode=2,
                 retry=True,
                 retry_policy=_RETRY,
             )
 
     def take(self, queue: str) -> Any:
-        """Fetch the next message of a queue, acknowledged at once; None if it is empty.
+        """Fetch the next message of a queue and acknowledge it immediately. Return None if the queue is empty.
 
         Raises ServiceUnavailable.
         """

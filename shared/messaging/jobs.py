@@ -28,7 +28,7 @@ Run = TypeVar("Run", bound=Callable[[Any], int])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A piece of background work as it is sent; its fields are ids and plain values, never content."""
+    """A piece of background work in the form that is sent. Its fields are ids and plain values, never content."""
 
     kind: ClassVar[str]
     queue: ClassVar[str]
@@ -84,7 +84,7 @@ def handles(
     budget_seconds: float = BUDGET_SECONDS,
     in_parallel: bool = False,
 ) -> Callable[[Run], Run]:
-    """Declare the function that handles a class of jobs; with an interval beat sends the job too."""
+    """Declare the function that handles a class of jobs. If `every_seconds` is given, beat also sends the job."""
     return _declare(job.kind, job.queue, every_seconds, budget_seconds, in_parallel=in_parallel)
 
 

@@ -1,4 +1,4 @@
-"""The queues of background work by kind, and the worker process that serves each."""
+"""The queues of background work, and the type of worker process that serves each queue."""
 
 from itertools import chain
 
@@ -17,7 +17,7 @@ WORKER_QUEUES = {
     "media": (MEDIA, NOTIFICATIONS),
     "agents": (AGENTS,),
     "background": (RETENTION,),
-    # Threads of their own: releasing the credit holds of dead workers must not wait behind long sweeps.
+    # Use separate threads: releasing the credit holds of dead workers must not wait behind long sweeps.
     "ledger": (LEDGER,),
 }
 QUEUES = tuple(chain.from_iterable(WORKER_QUEUES.values()))

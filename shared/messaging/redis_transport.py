@@ -1,15 +1,17 @@
 """Corrections to kombu's Redis transport.
 
-Three corrections, each found by measurement against kombu 5.7 (a test fails when the parts relied upon change):
+Each of the three corrections was measured against kombu 5.7. A test fails if the parts of kombu that they use
+change:
 
 - When a broker restarts while late-acknowledged messages are in flight, the closing channel asks a transport without a
   client for the connection's parameters. The AttributeError ends the worker. Here it is a connection error, and the
   worker reconnects.
 - A server that refuses writes (disk full, replicas gone) returns an error that kombu takes for a bug of the
   application; it ends the worker too. Here the worker reconnects until the server accepts writes.
-- kombu builds a new `redis.Redis` for every command, a fifth of the cost of publishing. Here a pool keeps one.
+- kombu builds a new `redis.Redis` for every command, a fifth of the cost of publishing. Here each pool keeps one
+  client.
 
-Queues are read round robin as in kombu, without those that the process does not want at the moment.
+Queues are read round robin as in kombu, except queues from which the process currently wants no messages.
 """
 
 import contextlib
@@ -30,18 +32,18 @@ def register_transport() -> None:
     TRANSPORT_ALIASES["sentinel"] = "shared.messaging.redis_transport:SentinelTransport"
 
 
-# Any, because kombu's type stubs lack its attributes.
+# Use Any, because kombu's type stubs lack the attributes of this class.
 _RoundRobin: Any = scheduling.round_robin_cycle
 
 
 class QueueRoundRobin(_RoundRobin):  # type: ignore[misc] # its types say less than it does
-    """kombu's round robin over the queues that a process reads; queues of parked calls come first."""
+    """kombu's round robin over the queues that a process reads. Queues of parked calls are read first."""
 
     closed: ClassVar[Callable[[], Collection[str]]] = frozenset
     """Returns the queues to skip; set by the process that skips some."""
 
     def update(self, it: Iterable[str]) -> None:
-        """Set the queues, parked calls first."""
+        """Set the queues, with the queues of parked calls first."""
         super().update(sorted(it, key=_comes_later))
 
     def consume(self, n: int) -> list[str]:
@@ -51,7 +53,7 @@ class QueueRoundRobin(_RoundRobin):  # type: ignore[misc] # its types say less t
         return [queue for queue in queues if queue not in closed] if closed else queues
 
     def rotate(self, last_used: str) -> str:
-        """Move the queue that was read to the end; queues of parked calls keep their place."""
+        """Move the queue that was read to the end, unless it is a queue of parked calls."""
         if _comes_later(last_used):
             super().rotate(last_used)
         return last_used
@@ -98,7 +100,7 @@ class Transport(redis.Transport):
     """kombu's Redis transport with our channel."""
 
     Channel = Channel
-    # A ResponseError reconnects instead of ending the worker: see the second correction.
+    # Let a ResponseError cause a reconnect instead of ending the worker: see the second correction.
     connection_errors = (*redis.Transport.connection_errors, ResponseError)
 
 

@@ -1,9 +1,9 @@
-"""Replies from workers to the web process that waits for them: one Valkey channel for each web process.
+"""Transport replies from workers to the web process that waits for them, over one Valkey channel per web process.
 
-One thread reads the channel for all requests, because a blocking read for each costs five times the CPU. A stream
-would store replies, at twice the CPU on all sides; a channel stores nothing and reports to the worker whether it has a
-subscriber. Replies may be lost, but not silently: they are numbered, and the request is notified of a gap. Data that
-must survive is in Postgres.
+One thread reads the channel for all requests, because a blocking read for each request costs five times the CPU. A
+Valkey stream would store the replies, but costs twice the CPU in all processes. A channel stores nothing and
+reports to the worker whether the channel has a subscriber. Replies may be lost, but not silently: they are
+numbered, and the request is notified of a gap. Data that must survive is in Postgres.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEAD = struct.Struct(">16sIc")
 
 
 class ReplyKind(StrEnum):
-    """The meaning of a reply; its first letter stands for it in a message."""
+    """The kind of a reply. In a message, the first letter of the kind represents it."""
 
     ALIVE = "alive"
     DATA = "data"
@@ -50,7 +50,7 @@ _LAST = frozenset({ReplyKind.END, ReplyKind.FAILED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One reply; the two sides agree on the content of `data`."""
+    """One reply. Worker and web process agree on the content of `data`."""
 
     kind: ReplyKind
     data: bytes = b""
@@ -58,7 +58,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyAddress:
-    """Where a worker sends the replies of one invocation."""
+    """The address to which a worker sends the replies of one invocation."""
 
     channel: str
     invocation_id: UUID
@@ -72,14 +72,15 @@ class Inbox:
         self._channel = channel
         self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
         self._expected = 0
-        # Two counters, each written by one thread only, so no lock is needed; their difference is the backlog.
+        # Count delivered and received bytes separately: only one thread writes each counter, so no lock is needed.
+        # Their difference is the backlog.
         self._delivered_bytes = 0
         self._received_bytes = 0
         self._is_lost = False
         self._wake_up: WakeUp | None = None
 
     def attach(self, wake_up: WakeUp) -> None:
-        """Notify this wake-up whenever a reply arrives."""
+        """Attach a wake-up that is notified whenever a reply arrives."""
         self._wake_up = wake_up
 
     def receive(self, timeout_seconds: float) -> Reply | None:
@@ -102,7 +103,7 @@ class Inbox:
         self.close()
 
     def deliver(self, number: int, reply: Reply) -> None:
-        """Accept a reply from the channel's reader, which notifies the request afterwards.
+        """Accept a reply from the thread that reads the channel. That thread notifies the request afterwards.
 
         A duplicate is dropped. A gap, or a backlog above INBOX_LIMIT_BYTES, ends the inbox with LOST.
         """
@@ -116,19 +117,19 @@ class Inbox:
         self._replies.put(reply)
 
     def lose(self) -> None:
-        """End the inbox with LOST: replies are missing."""
+        """End the inbox with a LOST reply, which means that replies are missing."""
         self._is_lost = True
         self._replies.put(Reply(kind=ReplyKind.LOST))
         self.notify()
 
     def notify(self) -> None:
-        """Notify the attached wake-up that something was delivered."""
+        """Notify the attached wake-up that a reply was delivered."""
         if self._wake_up is not None:
             self._wake_up.notify()
 
 
 class ReplyChannel:
-    """The web process's end: its channel and the reader of it."""
+    """The web process's side of the transport: its channel, and the thread that reads the channel."""
 
     def __init__(self, valkey: redis.Redis) -> None:
         """Create the channel; its thread starts with the first request, after the process has forked."""
@@ -148,7 +149,7 @@ class ReplyChannel:
 
         Raises redis.RedisError.
         """
-        # Registered before the call is sent: the first reply may come before the sender returns.
+        # Register the inbox before the call is sent, because the first reply may arrive before the sender returns.
         inbox = Inbox(self, ReplyAddress(channel=self._name, invocation_id=invocation_id))
         if not self._is_subscribed.is_set():
             self._begin()
@@ -182,8 +183,9 @@ class ReplyChannel:
     def _read_channel(self) -> None:
         """Read the channel until the connection breaks or the channel is closed."""
         pool: Any = self._valkey.connection_pool
-        # A connection of its own with a fixed timeout: setting one for each read costs as much as the read. Protocol
-        # 2, because with RESP3 the client formats a log line with the text of every pushed reply.
+        # Use a separate connection with a fixed timeout, because setting a timeout for each read costs as much as
+        # the read. Use protocol 2, because with RESP3 the client formats a log line with the text of every pushed
+        # reply.
         own = {"socket_timeout": READ_TIMEOUT_SECONDS, "protocol": 2}
         connection = pool.connection_class(**pool.connection_kwargs | own)
         try:
@@ -193,8 +195,8 @@ class ReplyChannel:
             received_at = time.monotonic()
             pinged_at: float | None = None
             while not self._reader.is_stopping:
-                # Measured before the read: data that arrives while this thread is not scheduled is read next time and
-                # does not count as silence.
+                # Take the time before the read: data that arrives while this thread is not scheduled is then read
+                # next time and does not count as silence.
                 read_at = time.monotonic()
                 try:
                     message = connection.read_response(disconnect_on_error=False)
@@ -213,7 +215,7 @@ class ReplyChannel:
     def _deliver(self, response: Any) -> None:
         if response[0] != b"message":  # the response to a ping
             return
-        # One notification for each inbox, however many of its replies a bundle carries.
+        # Notify each inbox only once, however many of its replies a bundle contains.
         notified: dict[bytes, Inbox] = {}
         for message in unbundle(response[2]):
             invocation, number, kind = _HEAD.unpack_from(message)
@@ -228,7 +230,7 @@ class ReplyChannel:
         """End every inbox with LOST; no request can open one until the channel is subscribed again."""
         with self._lock:
             self._is_subscribed.clear()
-            # Copied under the lock and ended outside: lose() notifies other threads.
+            # Copy the inboxes under the lock but end them outside, because lose() notifies other threads.
             inboxes = list(self._inboxes.values())
         for inbox in inboxes:
             inbox.lose()
@@ -240,10 +242,11 @@ def _require_answer(*, waited_seconds: float) -> None:
 
 
 class ReplyWriter:
-    """A worker's end: sends the replies of one invocation, numbered.
+    """A worker's side of the transport, which numbers and sends the replies of one invocation.
 
-    Streamed data, and all that follows it, goes through the process's publisher, which batches. Any other reply is
-    one round trip. A last reply that fails is sent once more: without it the whole response would be lost.
+    Streamed data and all later replies go through the process's publisher, which sends batches. Any other reply is
+    one round trip. If sending the last reply fails, it is sent once more, because without it the whole response
+    would be lost.
     """
 
     def __init__(self, publisher: ReplyPublisher, address: ReplyAddress) -> None:
@@ -267,7 +270,7 @@ class ReplyWriter:
             return self._post(ReplyMessage(self._address.channel, head + data, self))
 
     def close(self) -> None:
-        """Send no further reply; earlier ones are still delivered."""
+        """Send no further replies. Earlier replies are still delivered."""
         with self._lock:
             self._is_over = True
 

@@ -133,7 +133,7 @@ class ReplyPublisher:
             self._thread.wake()
 
     def put_final(self, message: ReplyMessage) -> bool:
-        """Send after everything put before; return whether it had a subscriber. Raises redis.RedisError."""
+        """Send a message after all earlier ones. Return whether it had a subscriber. Raises redis.RedisError."""
         with self._lock:
             self._waiting.append(message)
         self._send_waiting()

@@ -1,4 +1,4 @@
-"""A process's metrics as plain data: read from its registry, written to a file, read back, added up."""
+"""A process's metrics as plain data: functions that read, write, load and add snapshots of all metrics."""
 
 import contextlib
 import json
@@ -48,7 +48,8 @@ def _set_at(sample: Sample) -> float | None:
 def add(total: Families, other: Mapping[str, Family], *, is_alive: bool) -> None:
     """Add a snapshot: counters are summed, the newest `LatestGauge` wins, other gauges need a live process."""
     for name, family in other.items():
-        # A plain gauge (connections in use, free slots) means nothing after its process has ended.
+        # Skip a plain gauge (connections in use, free slots) of an ended process: its value no longer means
+        # anything.
         if family.kind == "gauge" and not is_alive:
             series = {key: value for key, value in family.series.items() if value[1] is not None}
         else:
@@ -65,7 +66,7 @@ def add(total: Families, other: Mapping[str, Family], *, is_alive: bool) -> None
 
 
 def as_metrics(families: Families) -> Iterator[Metric]:
-    """Yield the families as the client library renders them."""
+    """Yield the families as objects that the client library can render."""
     for name, family in families.items():
         metric = Metric(name, family.meaning, family.kind)
         for (sample, labels), (value, _) in family.series.items():
@@ -74,7 +75,7 @@ def as_metrics(families: Families) -> Iterator[Metric]:
 
 
 def dump(families: Families, *, folded: Iterable[str] = ()) -> str:
-    """Return a snapshot as JSON; `folded` names the snapshots it already includes."""
+    """Return a snapshot as JSON. `folded` names the snapshots that were already added to it."""
     written = {
         name: [family.kind, family.meaning, [[*key, *value] for key, value in family.series.items()]]
         for name, family in families.items()
@@ -83,14 +84,14 @@ def dump(families: Families, *, folded: Iterable[str] = ()) -> str:
 
 
 def load(path: Path) -> Families | None:
-    """Read a snapshot; None if the file is gone or invalid."""
+    """Read a snapshot. Return None if the file is missing or invalid."""
     with contextlib.suppress(*_NO_SNAPSHOT):
         return _read(json.loads(path.read_text()))
     return None
 
 
 def load_folded(path: Path) -> tuple[Families, list[str]]:
-    """Read the snapshot of ended processes and the names it includes; both empty if there is none."""
+    """Read the snapshot of ended processes and the names that it includes; both are empty without such a file."""
     with contextlib.suppress(*_NO_SNAPSHOT):
         written = json.loads(path.read_text())
         return _read(written), list(written["folded"])

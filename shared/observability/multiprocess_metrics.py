@@ -1,8 +1,9 @@
 """The metrics of all processes of a host. Counting never fails, delays or kills a process.
 
-Each process counts in memory. A thread writes snapshots into a shared directory, and the process that serves /metrics
-adds them up. A directory that is full, read-only or missing only makes the metrics older. A process holds a lock on a
-file of its own while it lives; snapshots of ended processes are folded into one file, so counters never decrease.
+Each process counts in memory. A thread writes snapshots into a shared directory, and the process that serves
+/metrics adds them up. If the directory is full, read-only or missing, the metrics are only out of date. A process
+holds a lock on a file of its own while it lives; snapshots of ended processes are folded into one file, so counters
+never decrease.
 """
 
 import atexit
@@ -27,7 +28,8 @@ from prometheus_client.samples import Sample
 from shared.observability.metric_families import Families, add, as_metrics, dump, load, load_folded, snapshot
 from shared.observability.process_metrics import measure_process
 
-# With PROMETHEUS_MULTIPROC_DIR set the client library would map files, and a full disk would kill the process (SIGBUS).
+# Keep values in memory: with PROMETHEUS_MULTIPROC_DIR the library would map files, and a full disk kill the
+# process.
 values.ValueClass = values.MutexValue
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
@@ -45,7 +47,7 @@ UNWRITTEN = Counter(
 
 
 class LatestGauge(Gauge):
-    """A gauge for the whole service: of several processes, the value set last counts."""
+    """A gauge for the whole service: if several processes set it, only the newest value counts."""
 
     _set_at = 0.0
 
@@ -59,7 +61,7 @@ class LatestGauge(Gauge):
 
 
 class HostMetrics(Collector):
-    """The metrics of this host, as one of its processes collects them."""
+    """A collector of the metrics of all processes of this host."""
 
     def __init__(
         self, directory: Path | None, process_type: str, *, registry: CollectorRegistry = REGISTRY
@@ -101,7 +103,7 @@ class HostMetrics(Collector):
             UNWRITTEN.inc()
 
     def fold(self) -> None:
-        """Fold the snapshots of ended processes into one file, unless another process does."""
+        """Fold the snapshots of ended processes into one file, unless another process is doing so."""
         if self._directory is None:
             return
         with contextlib.suppress(OSError), _locked(self._directory / "lock") as is_mine:
@@ -138,7 +140,7 @@ class HostMetrics(Collector):
             return
         self._written = None
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Locked under a draft name and then renamed, so that no other process sees the file unlocked.
+        # Lock the file under a draft name and then rename it, so that no other process sees the file unlocked.
         draft = directory / f"{self._name}.new"
         with contextlib.ExitStack() as on_failure:
             descriptor = os.open(draft, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -159,8 +161,8 @@ class HostMetrics(Collector):
         if self._directory is None:
             return
         names = [name for name in _names(self._directory, "json") if name != self._name]
-        # Single snapshots first, the folded one last: a process folded in between is in at least one of them, and the
-        # names in the folded one prevent counting it twice.
+        # Read single snapshots first and the folded one last: a process that is folded in between is then in at
+        # least one of them. The names in the folded snapshot prevent counting a process twice.
         seen = [(name, load(self._directory / f"{name}.json")) for name in names]
         ended, folded = load_folded(self._directory / FOLDED)
         for name, families in seen:
@@ -177,8 +179,8 @@ class HostMetrics(Collector):
             add(ended, load(directory / f"{name}.json") or {}, is_alive=False)
         if new:
             remembered = [*folded, *new][-max(REMEMBERED, len(gone)) :]
-            # Written before the files are deleted: after a crash in between, the names in it prevent counting them
-            # twice.
+            # Write the folded file before the single files are deleted: after a crash in between, the names in the
+            # folded file prevent counting a process twice.
             _write_whole(directory / FOLDED, dump(ended, folded=remembered))
         for name in gone:
             for suffix in ("json", "alive", "new"):
@@ -189,7 +191,7 @@ def make_directory(place: Path) -> Path:
     """Create a directory for one host's processes, and delete abandoned ones without a live process."""
     for left in place.glob(f"{DIRECTORY_PREFIX}*"):
         with contextlib.suppress(OSError):
-            # A new directory may not have its first lock yet.
+            # Keep a new directory, which may not have its first lock yet.
             is_settled = left.stat().st_mtime < time.time() - ABANDONED_SECONDS
             if is_settled and not any(_is_alive(left, name) for name in _names(left, "alive")):
                 shutil.rmtree(left, ignore_errors=True)

@@ -1,8 +1,8 @@
-"""The OpenTelemetry implementation of `tracing`; the only module that imports the SDK, and imported only if needed.
+"""The OpenTelemetry implementation of `tracing`; the only module that imports the SDK. Imported only with tracing.
 
-Endpoint, headers, sampler and resource come from the SDK's own variables (`OTEL_…`). Its default sampler follows the
-caller's decision and keeps every trace that starts here. Spans are sent from a thread; spans that the collector does
-not accept are dropped.
+Endpoint, headers, sampler and resource come from the SDK's own variables (`OTEL_…`). The SDK's default sampler
+follows the caller's decision and keeps every trace that starts in this service. Spans are sent from a thread; spans
+that the collector does not accept are dropped.
 """
 
 import os
@@ -47,7 +47,7 @@ class _Tracer:
         self._tracer = tracer
 
     def span(self, name: str, kind: SpanKind, parent: str | None, attributes: dict[str, Attribute]) -> Span:
-        """Start a span. Details of an exception are recorded only by `fail`."""
+        """Start a span. Only `fail` records details of an exception."""
         above = _read(parent) if parent is not None else None
         made = self._tracer.start_span(
             name,
@@ -60,7 +60,7 @@ class _Tracer:
         return _Span(made)
 
     def traceparent(self) -> str | None:
-        """Return the current context as a `traceparent`; None if there is none."""
+        """Return the current context as a `traceparent`; None without a current span."""
         at = trace.get_current_span().get_span_context()
         return f"00-{at.trace_id:032x}-{at.span_id:016x}-{at.trace_flags:02x}" if at.is_valid else None
 
@@ -99,7 +99,7 @@ class _Span:
         self._span.set_status(trace.StatusCode.ERROR)
 
     def end(self) -> None:
-        """Send the span, once."""
+        """Send the span to the collector; a second call does nothing."""
         if self._span.is_recording():
             self._span.end()
 

@@ -1,4 +1,4 @@
-"""This process's resources by the kernel's figures: CPU time, memory, threads, open files. Read when metrics are."""
+"""Measure this process's CPU time, memory, threads and open files from the kernel, whenever metrics are read."""
 
 import os
 import resource
@@ -12,7 +12,7 @@ _RESIDENT_PAGES = 1  # of /proc/self/statm
 
 
 def measure_process(role: str) -> Iterator[Metric]:
-    """Yield the figures of this process, without those that this system does not provide."""
+    """Yield the figures of this process. Omit figures that the operating system does not provide."""
     # Unlike the other figures, available on every Unix.
     usage = resource.getrusage(resource.RUSAGE_SELF)
     seconds = CounterMetricFamily(f"{PREFIX}cpu_seconds", "CPU time used, by role.", labels=["role"])

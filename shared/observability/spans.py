@@ -16,7 +16,7 @@ class Span(Protocol):
         """Make the span the parent of spans that start, and messages that are sent, from now on."""
 
     def leave(self) -> None:
-        """Restore the previous span; call it in the thread that entered."""
+        """Restore the previous span. Call this method in the thread that called `enter`."""
 
     def set(self, name: str, value: Attribute) -> None:
         """Set an attribute."""
@@ -39,11 +39,11 @@ class Tracer(Protocol):
         """Start a span below `parent`, or below the current span if `parent` is None."""
 
     def traceparent(self) -> str | None:
-        """Return the current context in W3C Trace Context's form."""
+        """Return the current context in the format of W3C Trace Context."""
 
 
 class NoSpan:
-    """The span of a process that traces nothing."""
+    """The span that is used while tracing is off."""
 
     __slots__ = ()
 

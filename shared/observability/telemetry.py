@@ -21,9 +21,9 @@ from shared.observability.multiprocess_metrics import LatestGauge
 _SECRETS = re.compile(
     r"sv[a-z]_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=_-]{8,}|eyJ[\w-]{8,}\.[\w-]+\.[\w-]+|bot\d+:[\w-]+|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
 )
-# gunicorn's warning; it goes on with the rejected text.
+# The start of gunicorn's warning, which continues with the rejected text.
 _MALFORMED = re.compile(r"Invalid request from ip=(\S*): ")
-_write = json.JSONEncoder(default=str).encode  # created once: json.dumps would create one for every line
+_write = json.JSONEncoder(default=str).encode  # json.dumps would create an encoder for every line
 _context: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar(
     "log_context", default=MappingProxyType({})
 )
@@ -127,7 +127,7 @@ MESSAGES = Counter(
 )
 LOST_LOG_LINES = Counter("quartermaster_log_lines_lost_total", "Lines of the log that could not be written.")
 
-for _outcome in ("sound", "damaged", "removed"):  # an alert misses the first of a series that begins with it
+for _outcome in ("sound", "damaged", "removed"):  # an alert misses the first increase of a new series
     SCRUBBED.labels(_outcome)
 
 
@@ -146,7 +146,7 @@ class Logger:
         self._log(logging.WARNING, event, fields)
 
     def exception(self, event: str, **fields: Any) -> None:
-        """Log a failure of ours with the traceback of the current exception."""
+        """Log a failure of this service with the traceback of the current exception."""
         self._logger.error(event, extra=_extra(fields), exc_info=True)  # noqa: LOG014 (callers handle one)
 
     def _log(self, level: int, event: str, fields: Mapping[str, Any]) -> None:
@@ -186,7 +186,7 @@ class MalformedRequestFilter(logging.Filter):
 
 
 def redact(text: str) -> str:
-    """Mask everything that looks like one of our secrets, a JWT, or a password in a URL."""
+    """Mask all text that looks like a secret of this service, a JWT, or a password in a URL."""
     return _SECRETS.sub("[redacted]", text)
 
 
@@ -205,5 +205,5 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        # Redacted as a whole: a secret may also be in an exception's text or a nested field.
+        # Redact the whole line: a secret may also be in an exception's text or a nested field.
         return redact(_write(line))

@@ -1,4 +1,4 @@
-"""Failures that an organization should act on: of endpoints, imports, notifications and tasks.
+"""List failures of endpoints, imports, notifications and tasks that an organization should correct.
 
 Each query reads a bounded number of rows along an index and counts up to a limit, so its cost does not grow with the
 number of failures.

@@ -1,6 +1,6 @@
-"""Readiness and metrics of a process, for routes and the operations port.
+"""Check readiness and collect metrics of a process, for HTTP routes and the operations port.
 
-A response comes within seconds even if a dependency hangs: each check runs in a thread of its own, one run at a time,
+A response is sent within seconds even if a dependency hangs. Each check runs in its own thread, one run at a time,
 and counts as failed if it has not ended after a bounded wait.
 """
 
@@ -60,7 +60,7 @@ class HealthChecks:
         Parts of the service that could not be measured in time are left out.
         """
         with self._measuring:
-            # Cached: several scrapers must not multiply the load of measuring.
+            # Use the cached figures, so that several scrapers do not multiply the load of measuring.
             if time.monotonic() - self._measured[0] > MEASURED_CACHE_SECONDS:
                 self._measured = (time.monotonic(), self._measure())
         return generate_latest(self)
@@ -102,7 +102,7 @@ class _Bounded:
         """Start a run, unless the last one still hangs."""
         if self._ended.is_set():
             self._ended.clear()
-            # A daemon: a check that hangs must not block the end of the process.
+            # Use a daemon thread: a check that hangs must not block the end of the process.
             threading.Thread(target=self._run, name=f"check-{self._name}", daemon=True).start()
 
     def outcome(self, deadline: float) -> str:
@@ -121,7 +121,7 @@ class _Bounded:
 
 
 def _whole(measure: Measure) -> Check:
-    """Return a check that exhausts a generator within its time limit, and not when metrics are rendered."""
+    """Return a check that runs a generator to its end inside the time limit, and not when metrics are rendered."""
     return lambda: list(measure())
 
 

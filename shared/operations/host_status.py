@@ -37,7 +37,7 @@ class SweepState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostState:
-    """A host's state by its metrics; empty without METRICS_DIRECTORY."""
+    """The state of a host according to its metrics; empty without METRICS_DIRECTORY."""
 
     processes: Mapping[str, int]
     sweeps: Sequence[SweepState]
@@ -47,7 +47,7 @@ def read_host_state(settings: Settings) -> HostState:
     """Read the metrics that the processes of this host wrote."""
     if settings.metrics_directory is None:
         return HostState(processes={}, sweeps=())
-    # A registry of its own: the command's own counters are not part of the host's.
+    # Use a separate registry, because the counters of this command are not part of the host's metrics.
     metrics = HostMetrics(settings.metrics_directory, "command", registry=CollectorRegistry())
     values: dict[str, dict[str, float]] = defaultdict(dict)
     for family in metrics.collect():

@@ -1,8 +1,8 @@
 """The operations port: health, readiness and metrics on an address of their own, unreachable from the public one.
 
-A dedicated thread serves it, so probes succeed while all working threads are busy. It has three paths and needs no
-credentials; its bind address decides who can reach it. The web processes of one host share a listener; a worker and
-beat have one each, if the address is theirs (a container's, or one set for them).
+A dedicated thread serves this port, so probes succeed while all working threads are busy. The port has three paths
+and requires no credentials; its bind address decides which clients can reach it. The web processes of one host
+share a listener; a worker and beat have one each, if the address is theirs (a container's, or one set for them).
 """
 
 import json
@@ -79,7 +79,8 @@ class OperationsPort:
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
-            # Before accepting: further clients wait in the listener's backlog instead of in threads of ours.
+            # Acquire a slot before accepting, so that further clients wait in the listener's backlog and not in
+            # threads.
             self._slots.acquire()
             try:
                 connection, _ = listener.accept()
@@ -110,11 +111,12 @@ def _document(**members: object) -> bytes:
 
 
 def _read_head(connection: socket.socket) -> bytes:
-    """Read the head of a request; empty if it exceeds HEAD_SECONDS or HEAD_BYTES or ends early."""
+    """Return the head of a request; empty if it exceeds HEAD_SECONDS or HEAD_BYTES or is incomplete."""
     deadline = time.monotonic() + HEAD_SECONDS
     head = b""
     while b"\r\n\r\n" not in head:
-        # The remaining time of the whole head: a client that sends byte by byte cannot extend it.
+        # Limit each read by the remaining time for the whole head, so that a client that sends byte by byte cannot
+        # extend it.
         left = deadline - time.monotonic()
         if left <= 0 or len(head) > HEAD_BYTES:
             return b""

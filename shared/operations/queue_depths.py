@@ -1,4 +1,4 @@
-"""The pending work of every domain, for metrics (by which operators scale) and for commands."""
+"""Measure the pending work of every domain, for commands and for the metrics by which operators scale workers."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
 """Metrics of the whole service, measured by a web process on request: backlogs, and the load of each server.
 
-Each part is measured separately, so that an unreachable server hides no other part; `health_checks.py` bounds the
-time.
+Each function measures one server or kind of backlog, so that an unreachable server hides no other metrics.
+`health_checks.py` bounds the time of each measurement.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,8 @@
-"""Run sweeps in bounded batches within a time budget; a long sweep releases its thread and continues later.
+"""Run sweeps in bounded batches within a time budget. A long sweep releases its thread and continues later.
 
-`drain` is the loop of every sweep; `run_in_batches` drains a single statement. The caller sets the time with
-`budget`, and checks `is_truncated` afterwards to send the sweep's job again. Without a budget a sweep ends when
-nothing is left.
+`drain` is the loop of every sweep; `run_in_batches` drains a single statement. The caller sets the time budget with
+`budget`. Afterwards it checks `is_truncated`, and sends the sweep's job again if it is true. Without a budget a
+sweep ends when no row is left.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ _current: ContextVar[Budget | None] = ContextVar("sweep_budget", default=None)
 
 @contextlib.contextmanager
 def budget(seconds: float = BUDGET_SECONDS) -> Iterator[Budget]:
-    """Set the time that all drains in this block may use together."""
+    """Set the time budget that all calls of `drain` in this block share."""
     given = Budget(time.monotonic() + seconds)
     token = _current.set(given)
     try:
@@ -50,13 +50,13 @@ def budget(seconds: float = BUDGET_SECONDS) -> Iterator[Budget]:
 
 
 def is_over() -> bool:
-    """Return whether the current sweep's time is over."""
+    """Return whether the time budget of the current sweep is used up."""
     given = _current.get()
     return given is not None and given.is_over
 
 
 def must_stop() -> bool:
-    """Return whether the current loop must end although more may be left; the sweep's job is then sent again."""
+    """Return whether the current loop must end although rows may be left. The sweep's job is then sent again."""
     given = _current.get()
     if given is None or not given.is_over:
         return False
@@ -65,7 +65,7 @@ def must_stop() -> bool:
 
 
 def drain(batch: Callable[[], int], *, size: int) -> int:
-    """Run batches until one finds fewer than `size` rows or the time is over; return the total found."""
+    """Run batches until a batch finds fewer than `size` rows or the time is over. Return the total number of rows."""
     total = 0
     while True:
         found = batch()
@@ -82,7 +82,7 @@ def run_in_batches(
     size: int,
     swept: str | None = None,
 ) -> int:
-    """Drain a statement that claims, deletes or changes at most `:limit` rows; return the total.
+    """Run a statement that claims, deletes or changes at most `:limit` rows, in batches. Return the total of rows.
 
     Each batch is a transaction of its own. `swept` is the metric label under which rows are counted.
     """

@@ -1,4 +1,7 @@
-"""How far the clocks of two hosts may differ (deploy/README.md#clocks). Deadlines use the database's clock only."""
+"""The accepted difference between two hosts' clocks (deploy/README.md#clocks).
+
+Deadlines use only the database's clock.
+"""
 
 CLOCKS_APART_SECONDS = 60
 """For two hosts that are each within 30 s of the database."""

@@ -1,8 +1,9 @@
-"""Responses that occupy no thread while they wait: the protocol between the application and its server.
+"""Responses that occupy no thread while they wait. The module defines the protocol between application and server.
 
-The application returns an iterable of pieces, as in WSGI. An empty piece means: nothing yet, ask again after a
-wake-up or after `idle_seconds`. A server that supports this sets `THREAD_WAIT` in the environ; other servers do not.
-The iterable runs in its own context (log fields included), on any thread, one thread at a time.
+The application returns an iterable of pieces, as in WSGI. An empty piece means that no data is ready: the server
+asks again after a wake-up or after `idle_seconds`. A server that supports this sets `THREAD_WAIT` in the environ;
+other servers do not. The iterable runs in its own context (log fields included), on any thread, one thread at a
+time.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -25,11 +26,11 @@ class WakeUp:
         self._listener: Callable[[], None] | None = None
 
     def wake_through(self, listener: Callable[[], None]) -> None:
-        """Call `listener` at every notification from now on; it must return at once."""
+        """Call `listener` at every later notification. The listener must return immediately."""
         self._listener = listener
 
     def notify(self) -> None:
-        """Call the listener: there may be more to send."""
+        """Call the listener, because more data may be ready to send."""
         if self._listener is not None:
             self._listener()
 
@@ -46,10 +47,11 @@ class DeferredResponse(Iterator[bytes]):
         is_blocking: bool,
         shut_down: Callable[[], None] = _nothing,
     ) -> None:
-        """Create a response; its next piece is due after `idle_seconds()` at the latest.
+        """Create a response. Its next piece is due after `idle_seconds()` at the latest.
 
         `is_blocking` is true if producing a piece, or closing early, may wait for another server; such a response
-        needs a thread of its own. All others share the one sending thread. After `shut_down` the pieces end soon.
+        needs a thread of its own. All other responses share one sending thread. After `shut_down` the pieces end
+        soon.
         """
         self.wake_up = wake_up
         self._idle_seconds = idle_seconds

@@ -1,6 +1,7 @@
-"""How often Python collects reference cycles in processes that serve requests.
+"""Control how often Python collects reference cycles in processes that serve requests.
 
-Python's defaults traverse all imported objects every few requests: a tenth of the CPU, and visible delays.
+With Python's defaults the collector traverses all imported objects every few requests, which costs a tenth of the
+CPU and visible delays.
 """
 
 import gc
@@ -10,15 +11,15 @@ ALLOCATIONS = 20_000
 
 
 def pause_while_loading() -> None:
-    """Disable the collector until `freeze_loaded_objects`; saves a sixth of the start-up time."""
+    """Disable the collector until `freeze_loaded_objects` is called, which saves a sixth of the start-up time."""
     gc.disable()
 
 
 def freeze_loaded_objects() -> None:
-    """Exempt all current objects from collection; call once after all imports, before serving."""
+    """Exempt all current objects from collection. Call this function once, after all imports and before serving."""
     gc.enable()
-    # First collect what imports left behind, since frozen garbage would stay for ever.
+    # Collect the garbage of the imports first, because frozen garbage would stay for ever.
     gc.collect()
     gc.freeze()
-    # Thresholds of the older generations stay Python's defaults.
+    # Keep Python's default thresholds for the older generations.
     gc.set_threshold(ALLOCATIONS, 10, 10)

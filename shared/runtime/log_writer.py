@@ -1,8 +1,9 @@
-"""Write the log as JSON lines to standard output, many at a time.
+"""Write the log as JSON lines to standard output, in batches of lines.
 
-Writing each line from its request would cost more than most of the request's work. So lines are buffered and written
-together after at most FLUSH_SECONDS; a line at WARNING or above is written at once, after those before it. A process
-writes its buffer when it ends. One that is killed (`kill -9`) loses its last FLUSH_SECONDS.
+Writing each line separately in its request would cost more than most of the request's other work. So lines are
+buffered and written together after at most FLUSH_SECONDS. A line at level WARNING or above is written immediately,
+after the buffered lines. A process writes its buffer when it ends. A process that is killed (`kill -9`) loses the
+lines of its last FLUSH_SECONDS.
 """
 
 import logging
@@ -24,23 +25,24 @@ _INDISCREET = ("urllib3",)
 
 
 def configure_logging(level: str) -> None:
-    """Send every log line of the process to standard output as JSON; call once at start."""
+    """Send every log line of the process to standard output as JSON. Call this function once at start."""
     handler = LineHandler()
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # Disables the lookup of the calling line, which costs as much as writing; the event's name says where it is from.
+    # Disable the lookup of the calling line, which costs as much as writing; the event's name shows its origin.
     logging._srcfile = None  # noqa: SLF001 (as the logging documentation advises)
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # not in our lines
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # unused in JSON lines
     for name in _CHATTY:
-        # These log a line for every sweep; our own handlers log those that did something.
+        # Silence these loggers, which log a line for every sweep; the handlers of jobs log sweeps that changed
+        # rows.
         logging.getLogger(name).setLevel(logging.WARNING)
     for name in _INDISCREET:
-        # Logs whole URLs, with paths and queries that may be secret.
+        # Silence this logger, which logs whole URLs, with paths and queries that may be secret.
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
 class LineHandler(logging.StreamHandler[TextIO]):
-    """Writes lines to standard output; a line that cannot be written is counted and raises nothing."""
+    """Writes lines to standard output. A line that cannot be written is counted; no error is raised."""
 
     def __init__(self) -> None:
         super().__init__(sys.stdout)
@@ -48,7 +50,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
         _handlers.add(self)
 
     def begin(self) -> None:
-        """Start with an empty buffer, also in a forked process: the buffered lines are its parent's to write."""
+        """Start with an empty buffer, also in a forked process: the parent process writes its buffered lines itself."""
         self.writing = threading.RLock()  # reentrant: a signal handler may log while the writer holds it
         self._lines: deque[str] = deque()
         self._writer = PeriodicThread(
@@ -56,7 +58,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
         )
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Buffer a line; write it at once if it is a warning or the buffer is full."""
+        """Buffer a line. If it is a warning or the buffer is full, write the buffer immediately."""
         try:
             self._lines.append(self.format(record))
         except Exception:  # noqa: BLE001 (a field's __str__ may raise anything)
@@ -72,7 +74,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
         """Write the buffered lines."""
         with self.writing:
             lines = []
-            while self._lines:  # one by one: other threads keep appending
+            while self._lines:  # remove lines singly, because other threads keep appending
                 lines.append(self._lines.popleft())
             if not lines:
                 return
@@ -83,13 +85,13 @@ class LineHandler(logging.StreamHandler[TextIO]):
                 LOST_LOG_LINES.inc(len(lines))
 
     def close(self) -> None:
-        """Write the buffer; later lines are written at once."""
+        """Write the buffer. Later lines are written immediately."""
         self._writer.stop()
         self.flush()
         super().close()
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 (the standard library's)
-        """Count the line. Reporting on standard error would fail again, or fill a disk."""
+        """Count the lost line. Do not report it on standard error, which could fail again or fill a disk."""
         LOST_LOG_LINES.inc()
 
 
@@ -97,7 +99,7 @@ _handlers: weakref.WeakSet[LineHandler] = weakref.WeakSet()
 
 
 def _lock_writers() -> None:
-    """Stop all writing before a fork: in the child the stream's lock would stay locked for ever."""
+    """Wait until no thread writes, before a fork: otherwise the stream's lock would stay locked in the child."""
     for handler in _handlers:
         handler.writing.acquire()
 
@@ -112,5 +114,5 @@ def _reset_writers() -> None:
         handler.begin()
 
 
-# Locked around the fork; the child starts with new locks, because its parent's threads do not exist there.
+# Hold the locks during the fork. The child creates new locks, because the parent's threads do not exist in it.
 os.register_at_fork(before=_lock_writers, after_in_parent=_unlock_writers, after_in_child=_reset_writers)

@@ -1,7 +1,7 @@
 """Run a function repeatedly in a daemon thread: lease renewals, watchdogs, writers behind a queue.
 
-The thread starts on first use, because a fork takes no thread along. A failure is logged, and the next round follows
-after the usual pause.
+The thread starts on first use, because a forked child does not inherit threads. A failure is logged, and the next
+round follows after the usual pause.
 """
 
 import threading
@@ -35,7 +35,7 @@ class PeriodicThread:
         has_work: Callable[[], object] = _always,
         starts_with_pause: bool = False,
     ) -> None:
-        """Create the thread without starting it. While `has_work` is false it sleeps until `wake`."""
+        """Create the thread without starting it. While `has_work` is false, it sleeps until `wake` is called."""
         self._act = act
         self._name = name
         self._pause_seconds = pause_seconds
@@ -48,7 +48,7 @@ class PeriodicThread:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the thread was asked to end; a long `act` must check it."""
+        """Whether the thread was asked to end. A long-running `act` must check this property."""
         return self._stopping.is_set()
 
     def start(self) -> None:
@@ -65,7 +65,7 @@ class PeriodicThread:
 
     def stop(self, *, wait: bool = False) -> None:
         """End after the current round; with `wait`, return when it has ended."""
-        # Set before notifying: the thread checks it as soon as it wakes up.
+        # Set the event before notifying, because the thread checks it when it wakes up.
         self._stopping.set()
         with self._changed:
             self._changed.notify()
@@ -75,7 +75,7 @@ class PeriodicThread:
 
     def _start(self) -> None:
         if self._thread is None and not self._stopping.is_set():
-            # A daemon: a hanging round must not block the end of the process.
+            # Use a daemon thread: a round that hangs must not block the end of the process.
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
 
@@ -96,7 +96,7 @@ class PeriodicThread:
             self._act()
         except DomainError as error:
             log.warning("thread.round_failed", thread=self._name, error=error.code)
-        except Exception:  # the thread must survive any failure of one round
+        except Exception:  # a failure of one round must not end the thread
             log.exception("thread.round_failed", thread=self._name)
         else:
             return self._pause_seconds
@@ -104,7 +104,7 @@ class PeriodicThread:
 
 
 class InFlight(Generic[T]):
-    """The work in progress in a process, with threads that check all of it at once: leases, deadlines."""
+    """The work in progress in a process, with threads that check all pieces together, such as their leases."""
 
     def __init__(self, checks: dict[str, Callable[[Sequence[T]], object]], *, pause_seconds: float) -> None:
         """Run each check in a thread with this name, which sleeps while there is no work."""

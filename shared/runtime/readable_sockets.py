@@ -1,7 +1,7 @@
 """Check whether a socket has unread bytes.
 
-A watchdog for silence asks this before it closes a connection: bytes that have arrived but were not read, because the
-reader was busy or the process was suspended, are not the peer's silence.
+A watchdog calls this function before it closes a connection for silence of the peer. The reader may have been busy
+or the process suspended: if unread bytes have arrived, the peer was not silent.
 """
 
 import socket
@@ -10,7 +10,7 @@ from urllib3.util import wait_for_read
 
 
 def has_unread_bytes(connection: socket.socket) -> bool:
-    """Return whether bytes, or the end of the stream, have arrived; False for a closed connection."""
+    """Return whether unread bytes or the end of the stream have arrived; False if this side closed the socket."""
     try:
         return wait_for_read(connection, 0)
     except (OSError, ValueError):

@@ -16,9 +16,10 @@ LONGEST_PAUSE_SECONDS = 2.0
 
 
 def retry(act: Callable[[], Result], *, for_seconds: float = RETRY_SECONDS) -> Result:
-    """Call an idempotent function until the server, or the room in the store, that it needs is back.
+    """Call an idempotent function until it succeeds, while a server is unavailable or the store is full.
 
-    Raises the last error, ServiceUnavailable or one of kind `storage_full`, if that takes longer than `for_seconds`.
+    If this takes longer than `for_seconds`, raises the last error: ServiceUnavailable, or an error of kind
+    `storage_full`.
     """
     gives_up_at = time.monotonic() + for_seconds
     failures = 0
@@ -29,21 +30,21 @@ def retry(act: Callable[[], Result], *, for_seconds: float = RETRY_SECONDS) -> R
             if not is_transient(error) or time.monotonic() > gives_up_at:
                 raise
         failures += 1
-        # The first pause is short, because the cause is often only a stale connection.
+        # Begin with a short pause, because the cause is often only a stale connection.
         time.sleep(backoff_seconds(failures, first=FIRST_PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS))
 
 
 def is_transient(error: DomainError) -> bool:
-    """Return whether the error may pass soon: a server of ours is unavailable, or storage is full or read-only."""
+    """Return whether a retry may succeed: a server is unavailable, or the storage is full or read-only."""
     return isinstance(error, ServiceUnavailable) or error.kind is Kind.STORAGE_FULL
 
 
 def backoff_seconds(failures: int, *, first: float, longest: float) -> float:
-    """Return the pause after this many failures: doubling from `first` up to `longest`."""
-    # The exponent is capped, since 2.0 ** 1100 would overflow after enough failures.
+    """Return the pause after this many failures, in seconds. It doubles from `first` up to `longest`."""
+    # Limit the exponent: after many failures the power would overflow, as 2.0 ** 1100 does.
     return min(longest, first * 2.0 ** min(failures - 1, 32))
 
 
 def jittered(seconds: float) -> float:
-    """Return the pause spread by ±50 %, so that clients that failed together do not retry together."""
+    """Return the pause with a random change of ±50 %, so that clients that failed together do not retry together."""
     return seconds * random.uniform(0.5, 1.5)  # noqa: S311 (it spreads load, it keeps no secret)
