@@ -1,8 +1,8 @@
-"""The agent's own call while it answers: its live service account, for an owner and a payer.
+"""Make the caller with which an agent works during a turn: its service account, an owner and a payer.
 
-A caller's attribution is valid for the caller's deployment alone, so the agent gets its own, with the same receiving
-identity, payer and transaction. Without a receiving identity the agent's service account owns what the agent stores.
-The rows at the start of each turn decide.
+A caller's attribution is valid for the caller's deployment only. So the agent gets a new attribution, with the same
+receiving identity, payer and transaction. Without a receiving identity the agent's service account owns the files that
+the agent stores. The permissions and states are read at the start of each turn.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class AgentUnavailable(DomainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnBehalf:
-    """The part of a call that its turn keeps.
+    """The values of a call that are stored with the call's turn.
 
-    `owner_id` is None if the agent's service account will own.
+    `owner_id` is None if the agent's service account will own the files of the turn.
     """
 
     owner_id: UUID | None
@@ -45,13 +45,13 @@ class OnBehalf:
     transaction_id: str
     reported_caller: Mapping[str, Any] | None
     channel: str = CHANNEL
-    """How the message arrived: by the protocol, or by the network of a distribution."""
+    """The channel on which the message arrived: the protocol, or the network of a distribution."""
 
     @classmethod
     def of(cls, caller: Caller, *, transaction_id: str) -> OnBehalf:
-        """Return the part of a call that its turn keeps: the owner only if the call was attributed."""
+        """Return the values of a call that its turn stores. The owner is stored only if the call has an attribution."""
         if caller.payer_id is None:
-            # `authorize` has checked it, so this is a mistake in the code.
+            # `authorize` has checked the payer, so a missing payer is a mistake in the code.
             raise RuntimeError("a caller without payer was let through")
         is_attributed = caller.transaction_id is not None and caller.owner is not None
         reported = caller.reported_caller
@@ -77,11 +77,12 @@ class Daemon:
 def make_agent_caller(
     deployment_id: UUID, daemon: Daemon | None, owner: Owner | None, on_behalf: OnBehalf, *, message_id: str
 ) -> tuple[Caller, Attribution]:
-    """Return the agent's own call, and the same as an attribution to sign.
+    """Return the caller with which an agent works, and an attribution with the same values.
 
-    `daemon` and `owner` are the current rows, None if disabled. Raises AgentUnavailable.
+    `daemon` and `owner` have the values of the current rows, and are None if the identity is disabled. Raises
+    AgentUnavailable.
     """
-    # A disabled owner must not be replaced by the service account, which has other permissions.
+    # Fail if the owner is disabled: the service account must not replace the owner, because its permissions differ.
     if daemon is None or (owner is None and on_behalf.owner_id is not None):
         raise AgentUnavailable
     if owner is None:
@@ -116,7 +117,7 @@ def make_agent_caller(
 
 
 def find_daemon(session: Session, deployment_id: UUID) -> Daemon | None:
-    """Return the service account of an agent, or None if it, the agent or their organization is disabled."""
+    """Return an agent's service account, or None if the account, the agent or the organization is disabled."""
     row = session.execute(_DAEMON.where(deployments.c.id == deployment_id)).one_or_none()
     if row is None or row.suspended_at is not None:
         return None

@@ -1,9 +1,9 @@
 """Agent cards: the public one, and the extended one for callers that may talk to the agent.
 
-Skills are the agent's behaviors, or those of the remote server that answers for it. A card is built from rows at each
-request. For a remote agent, its own card says who it is, what it can do and which media types it reads and writes. This
-service adds its own address, credentials and extensions. The remote card's signatures are dropped, because they cover
-that card only.
+The skills of a card are the agent's behaviors, or the skills of the remote server that answers for the agent. A card is
+built from rows at each request. A remote agent's own card defines the name, the skills and the media types. This
+service adds its own address, credentials and extensions. The signatures of the remote card are dropped, because they do
+not cover the changed card.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def make_card(
 
 
 def extend_card(card: AgentCard, agent: Agent) -> AgentCard:
-    """Return the card with what only callers learn: what each skill works with.
+    """Return the extended card. It adds to each skill the details that only callers of the agent may read.
 
     Raises ExtendedAgentCardNotConfigured if the agent has no behavior.
     """
@@ -134,7 +134,7 @@ def _schemes(base_url: str) -> dict[str, dict[str, object]]:
 
 
 def compose_card(own: AgentCard, agent: Agent) -> AgentCard:
-    """Return our card of an agent with its remote card's fields; skills of our own behaviors are kept."""
+    """Return our card of an agent with the fields of the remote card. Skills of our own behaviors are kept."""
     remote = agent.remote_card
     if remote is None:
         return own
@@ -146,14 +146,14 @@ def compose_card(own: AgentCard, agent: Agent) -> AgentCard:
             "default_input_modes": remote.default_input_modes or own.default_input_modes,
             "default_output_modes": remote.default_output_modes or own.default_output_modes,
             "skills": (*remote.skills, *_own_skills(own, agent)),
-            # Browsers of our console would load a plain-HTTP or script address.
+            # Drop other addresses, because browsers that show our console would load a plain-HTTP or script address.
             "icon_url": remote.icon_url if _is_web_address(remote.icon_url) else None,
         }
     )
 
 
 def _own_skills(own: AgentCard, agent: Agent) -> list[AgentSkill]:
-    # The remote behavior itself is described by the remote card's skills.
+    # Leave out the remote behavior, because the skills of the remote card describe it.
     ids = {str(at.id) for at in agent.behaviors if at.kind is not BehaviorKind.REMOTE}
     return [skill for skill in own.skills if skill.id in ids]
 

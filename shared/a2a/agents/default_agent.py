@@ -1,7 +1,7 @@
 """Configure the default agent: a model at the first start, and the script of `A2A_SCRIPT` while that is set.
 
-Runs at every start. It changes no behavior of an administrator: the script is only the default while the setting names
-one.
+This runs at every start of a process. It changes no behavior of an administrator: the script is the default behavior
+only while `A2A_SCRIPT` is set.
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ _INSTRUCTIONS = "You are a helpful assistant. Answer briefly and say when you do
 
 
 def equip_default_agent(session: Session, settings: Settings) -> None:
-    """Create the default agent's behavior if it has none, and add or remove the script as the setting says."""
-    # Several processes start at once; each would create the behavior.
+    """Create a behavior if the default agent has none, and add or remove the script according to `A2A_SCRIPT`."""
+    # Several processes may start at the same time: the lock prevents that each creates the behavior.
     take(session, AdvisoryLock.DEFAULT_AGENT)
     try:
         deployment_id = get_default_agent_id(session, settings.default_agent)
@@ -58,7 +58,7 @@ def _follow_setting(
         )
     elif is_scripted and script is not None and not script.is_default:
         make_default_behavior(session, actor=OPERATOR, behavior_id=script.id)
-    # A script that is the only behavior stays: an agent needs one.
+    # A script that is the only behavior stays, because an agent needs a behavior.
     elif script is not None and not is_scripted and others:
         if script.is_default:
             make_default_behavior(session, actor=OPERATOR, behavior_id=others[0].id)

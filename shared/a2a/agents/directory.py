@@ -1,8 +1,8 @@
-"""Agents: deployments as A2A clients see them, with their behaviors, and who may talk to them.
+"""Agents: deployments as A2A clients see them, with their behaviors, and the checks of access to agents.
 
-A caller needs `model.execute` in the agent's organization, because agents answer with models at its cost. Cards are
-public, so access to another organization's agent is denied and not reported as not found. A caller sees its own tasks.
-With `TaskRead` administrators read all tasks of a deployment, and a deployment reads its own.
+A caller needs `model.execute` in the agent's organization, because the organization pays for the models of its agents.
+Cards are public, so access to another organization's agent is denied and not reported as not found. A caller sees its
+own tasks. With `TaskRead`, administrators read all tasks of a deployment, and a deployment reads all of its own tasks.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ SKILL_KEY = "skillId"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """A deployment that can be talked to. Its default behavior comes first; there may be none."""
+    """An enabled deployment. `behaviors` begins with the default behavior, and may be empty."""
 
     deployment_id: UUID
     organization_id: UUID
@@ -55,7 +55,7 @@ class Agent:
         if skill_id is None:
             return self.behaviors[0]
         for behavior in self.behaviors:
-            # The name too, because it is what clients see on the card.
+            # Accept the name too, because clients see the name on the card.
             if skill_id in (str(behavior.id), behavior.name):
                 return behavior
         if self.behaviors[0].kind is BehaviorKind.REMOTE:
@@ -67,7 +67,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The tasks that this caller has with this agent on behalf of this principal."""
+    """The tasks of one caller with one agent, on behalf of one principal."""
 
     caller_id: UUID
     principal_id: UUID
@@ -76,7 +76,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentScope:
-    """All tasks of a deployment, for readers with that permission; it allows no changes."""
+    """All tasks of a deployment, for readers with `TaskRead`. This scope allows no changes."""
 
     deployment_id: UUID
 
@@ -121,7 +121,7 @@ def _find_remote_card(
 
 
 def get_default_agent_id(session: Session, configured: UUID | None) -> UUID:
-    """Return the deployment that answers at the root: the configured one, else the oldest. Raises AgentNotFound."""
+    """Return the deployment at the root address: `configured`, or the oldest deployment. Raises AgentNotFound."""
     if configured is not None:
         return configured
     oldest = select(deployments.c.id).where(deployments.c.disabled_at.is_(None)).order_by(deployments.c.id)
@@ -132,7 +132,10 @@ def get_default_agent_id(session: Session, configured: UUID | None) -> UUID:
 
 
 def authorize(caller: Caller, agent: Agent) -> Scope:
-    """Return the scope of a caller that may talk to an agent. Raises BillingOrganizationRequired, PermissionDenied."""
+    """Check that a caller may use an agent, and return the scope of the caller's tasks.
+
+    Raises BillingOrganizationRequired, PermissionDenied.
+    """
     if require_billing_organization(caller) != agent.organization_id:
         raise PermissionDenied("This agent belongs to another organization than the one you act in.")
     require_execution(caller, agent.organization_id)
@@ -170,9 +173,9 @@ def require_reading(caller: Caller, agent: Agent, held: Readable) -> None:
 
 
 def _reads_all(caller: Caller, agent: Agent) -> bool:
-    """Return whether `TaskRead` applies here.
+    """Return whether the caller may read all tasks of the agent by `TaskRead`.
 
-    It does for users, and for the deployment itself unless it acts on behalf of a receiving identity.
+    Users with `TaskRead` may. The deployment may unless it acts on behalf of a receiving identity.
     """
     if Permission.TASK_READ not in caller.permissions_on(organization_id=agent.organization_id):
         return False

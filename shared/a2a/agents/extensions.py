@@ -1,8 +1,8 @@
-"""Extensions: which an agent declares, which a request activates, and which are required.
+"""Determine which extensions an agent declares, which of them a request activates, and which are required.
 
-A URI is an opaque name; another version is another extension. An undeclared extension is ignored, and an
-extension stays inactive unless its dependencies are activated. Only sending a message fails without a required
-extension: reading and canceling remain possible.
+A URI is an opaque name, so another version has another URI and is another extension. An undeclared extension is
+ignored. An extension stays inactive unless its dependencies are activated. Without a required extension, a request that
+sends a message fails, but reading and canceling remain possible.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,10 +21,11 @@ URIS_LIMIT = 64
 
 
 def declared_by(agent: Agent, own: OwnExtensions) -> tuple[DeclaredExtension, ...]:
-    """Return what an agent's card declares: the extensions of this service and those of its behaviors.
+    """Return the extensions on an agent's card: the extensions of this service and of the agent's behaviors.
 
-    A behavior's declaration overrides that of the service or of an earlier behavior. A dependency of a declared
-    extension is declared too, and required if that extension is required.
+    A behavior's declaration overrides the declaration of the service. If several behaviors declare an extension, the
+    first behavior wins. The dependencies of a declared extension are declared too, and are required if the extension is
+    required.
     """
     declared = {extension.uri: extension for extension in own.offered(agent.networks)}
     # In reverse, so that the default behavior, which is the first, wins.
@@ -34,13 +35,13 @@ def declared_by(agent: Agent, own: OwnExtensions) -> tuple[DeclaredExtension, ..
 
 
 def read_requested(values: Sequence[str]) -> tuple[str, ...]:
-    """Return the URIs of `A2A-Extensions` headers, which may be repeated and name several each."""
+    """Return the URIs in the values of `A2A-Extensions` headers. Each header may contain several URIs."""
     uris = (uri.strip() for value in values for uri in value.split(","))
     return tuple(dict.fromkeys(uri for uri in uris if uri))[:URIS_LIMIT]
 
 
 def activate(declared: Iterable[DeclaredExtension], requested: Collection[str]) -> tuple[str, ...]:
-    """Return the activated ones of the requested extensions, in the order of the request."""
+    """Return the requested extensions that are activated, in the order of the request."""
     active = {extension.uri: extension for extension in declared if extension.uri in requested}
     # Removing one extension may leave others without a dependency, so repeat until nothing changes.
     while True:
@@ -54,10 +55,10 @@ def activate(declared: Iterable[DeclaredExtension], requested: Collection[str]) 
 def require(
     declared: Iterable[DeclaredExtension], active: Collection[str], requested: Collection[str] = ()
 ) -> None:
-    """Raise ExtensionSupportRequired unless all required extensions are active; it names those not requested."""
+    """Raise ExtensionSupportRequired unless all required extensions are active. The error names the missing ones."""
     unmet = [extension.uri for extension in declared if extension.required and extension.uri not in active]
     if unmet:
-        # If all were requested, dependencies are missing: name the unmet ones then.
+        # If all required extensions were requested, some lack a dependency: name all inactive extensions then.
         missing = ", ".join([uri for uri in unmet if uri not in requested] or unmet)
         detail = (
             f"The agent requires extensions that the request does not name in `A2A-Extensions`: {missing}"
@@ -68,7 +69,8 @@ def require(
 def check_data(message: Message, active: Collection[str], own: OwnExtensions) -> None:
     """Check a message's data for the active extensions of this service. Raises InvalidParams.
 
-    A message that lists an extension must carry its data if it has any. Data of other extensions is not checked.
+    If a message lists an extension that defines data, the message must contain this data. Data of other extensions is
+    not checked.
     """
     findings = list(_findings("message", message.metadata, message.extensions, active, own))
     for index, part in enumerate(message.parts):
@@ -86,7 +88,7 @@ def _findings(
 ) -> Iterable[FieldError]:
     for uri in active:
         data = (metadata or {}).get(uri)
-        # An active extension without data is fine unless the message lists it.
+        # An active extension needs no data unless the message lists the extension.
         if data is None and uri not in listed:
             continue
         for name, message in own.find_errors(uri, data):
@@ -95,7 +97,7 @@ def _findings(
 
 
 def _with_dependencies(declared: Mapping[str, DeclaredExtension]) -> dict[str, DeclaredExtension]:
-    """Add the dependencies of declared extensions; those of required extensions become required."""
+    """Return the declared extensions and their dependencies. Dependencies of required extensions become required."""
     known = dict(declared)
     unread = list(known.values())
     while unread:
@@ -110,7 +112,7 @@ def _with_dependencies(declared: Mapping[str, DeclaredExtension]) -> dict[str, D
 
 
 def _completed(extension: DeclaredExtension, declared: Mapping[str, DeclaredExtension]) -> DeclaredExtension:
-    """Return a behavior's declaration, with what it lacks taken from this service's own declaration."""
+    """Return a behavior's declaration. Missing members are taken from this service's declaration of the extension."""
     known = declared.get(extension.uri)
     if known is None:
         return extension

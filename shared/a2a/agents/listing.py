@@ -17,7 +17,7 @@ from shared.pagination import Page, Position, ascending, paginate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedAgent:
-    """An agent in a list; its card has the details."""
+    """An agent in a list. The agent's card has the details."""
 
     id: UUID
     name: str
@@ -39,7 +39,7 @@ def _listed(row: Row[Any]) -> ListedAgent:
     return ListedAgent(id=row.id, name=row.name, created_at=row.created_at)
 
 
-# A scalar subquery and not a join, for which the planner may read all identities for one page.
+# Use a scalar subquery: for a join, the planner may read all identities for one page.
 _DAEMON_IS_DISABLED = (
     select(identities.c.disabled_at.is_not(None))
     .where(identities.c.id == deployments.c.daemon_identity_id)

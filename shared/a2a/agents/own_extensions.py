@@ -1,7 +1,7 @@
 """The four extensions of this service: their URIs, the schemas of their data, and the validation.
 
-The schemas are served at `{uri}/schema.json` and validate what clients send; the specifications at the URIs are in
-`specifications/`. A change that breaks clients gets a new version and URI.
+The schemas are served at `{uri}/schema.json` and validate the data that clients send. `specifications/` has the pages
+that are served at the URIs. A change that breaks clients needs a new version and a new URI.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ _TEXT = StringConstraints(strict=True, min_length=1, max_length=255, pattern=r"^
 
 
 class ExtensionData(BaseModel):
-    """Data under an extension's URI; unknown members are accepted, for later additions."""
+    """The data under an extension's URI. Unknown members are accepted, so that later versions can add members."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="allow", frozen=True)
 
@@ -29,14 +29,15 @@ class ExtensionData(BaseModel):
 class EventData(ExtensionData):
     """The event that a message or an artifact reports."""
 
-    # Lengths stand beside the patterns: a bounded repetition within one costs a tenth of a second at each start.
+    # Limit lengths by `max_length` and not in the pattern: a bounded repetition in a pattern costs a tenth of a second
+    # at each start.
     type: Annotated[str, StringConstraints(strict=True, max_length=255, pattern=_WORD)]
     source: Annotated[str, StringConstraints(strict=True, max_length=2048, pattern=_WORD)]
     id: Annotated[str, _TEXT]
 
 
 class ArtifactSchemaData(ExtensionData):
-    """The schema of an artifact's or message's content: a URI with a fragment that names it."""
+    """The schema of the content of an artifact or message: a URI whose fragment names the schema."""
 
     schema_: Annotated[
         str,
@@ -49,7 +50,7 @@ class ArtifactSchemaData(ExtensionData):
 
 
 class FileArtifactData(ExtensionData):
-    """The file and the exact version that an artifact or a part stands for."""
+    """The file, and the exact version of the file, to which an artifact or a part links."""
 
     id: UUID
     version_id: UUID
@@ -107,7 +108,7 @@ class OwnExtensions:
         self._by_uri = {f"{base_url}/extensions/{own.name}/{VERSION}": own for own in OWN_EXTENSIONS}
 
     def offered(self, networks: Sequence[str]) -> Iterator[DeclaredExtension]:
-        """Yield what each agent declares; `distribution` only if it has networks."""
+        """Yield the extensions that each agent declares. `distribution` is declared only if `networks` is not empty."""
         for uri, own in self._by_uri.items():
             if own.params is None:
                 yield DeclaredExtension(uri=uri, description=own.description)
@@ -116,7 +117,7 @@ class OwnExtensions:
                 yield DeclaredExtension(uri=uri, description=own.description, params=params)
 
     def find_errors(self, uri: str, data: object) -> Iterator[tuple[str, str]]:
-        """Yield the errors in an extension's data by their path; nothing for extensions of others."""
+        """Yield the path and the text of each error in an extension's data. Extensions of others have no errors."""
         own = self._by_uri.get(uri)
         if own is None or own.data is None:
             return
@@ -132,7 +133,7 @@ class OwnExtensions:
 
 def find_own_extension(name: str, version: str) -> OwnExtension | None:
     """Return the extension with this name and version, the last two segments of its URI, or None."""
-    # Old versions are not served; their URIs stay reserved.
+    # Old versions are not served, but their URIs stay reserved.
     if version != VERSION:
         return None
     return next((own for own in OWN_EXTENSIONS if own.name == name), None)

@@ -1,7 +1,8 @@
-"""Administer the behaviors of deployments: how an agent works, and what its card says about that.
+"""Administer the behaviors of deployments. A behavior defines how an agent replies and a skill on the agent's card.
 
-The first behavior becomes the default. Another one can be made the default, and the default can only be deleted as the
-last. Turns that wait for a deleted behavior fail. Only administrators read instructions and scripts.
+The first behavior of a deployment becomes the default. An administrator can make another behavior the default. The
+default behavior can be deleted only if there is no other behavior. Turns that wait for a deleted behavior fail. Only
+administrators read instructions and scripts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,7 +59,8 @@ class DefaultBehavior(DomainError):
 class BehaviorDraft:
     """The values for a behavior.
 
-    A model behavior has a `model`; a script behavior has a `script`, or none to follow the file of `A2A_SCRIPT`.
+    A model behavior has a `model`. A script behavior has a `script`; if `script` is None, it uses the file of
+    `A2A_SCRIPT`.
     """
 
     name: str
@@ -87,7 +89,7 @@ def authorize_changing(session: Session, *, actor: Actor, behavior_id: UUID) -> 
 def check_draft(draft: BehaviorDraft) -> BehaviorDraft:
     """Check a draft and return it. Raises ValidationFailed.
 
-    Call it outside of transactions: parsing a script may take a second, the first time.
+    Call this function outside of transactions, because the first parse of a script may take a second.
     """
     _values(draft)
     return draft
@@ -100,14 +102,14 @@ def create_behavior(
     organization_id = authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)
     values = _values(draft)
     lock_deployment(session, deployment_id)
-    # Count under the lock: two concurrent requests could otherwise exceed the limit, or both create the default.
+    # Count under the lock: otherwise two concurrent requests could exceed the limit, or both create a default.
     count = session.execute(
         select(func.count()).where(behaviors.c.deployment_id == deployment_id)
     ).scalar_one()
     if count >= BEHAVIORS_LIMIT:
         raise _wrong("name", f"would exceed the limit of {BEHAVIORS_LIMIT} behaviors for a deployment")
     require_free_name(session, deployment_id, values["name"], None)
-    # Before the insert: the unique index allows one default at any moment.
+    # Clear the old default before the insert, because the unique index allows only one default.
     if is_default or count == 0:
         unset_default(session, deployment_id)
     behavior_id = new_id()
@@ -137,13 +139,13 @@ def list_behaviors(
 def replace_behavior(
     session: Session, *, actor: Actor, behavior_id: UUID, draft: BehaviorDraft
 ) -> BehaviorSettings:
-    """Replace a behavior under the same id; running turns continue with the old one.
+    """Replace a behavior under the same id. Running turns continue with the old values.
 
     Raises BehaviorOfEndpoint, BehaviorNameTaken and ValidationFailed.
     """
     before, organization_id = _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, behavior_id)
     _require_own(before)
-    # Before the lock, because parsing a script may take a second.
+    # Check the values before the lock, because parsing a script may take a second.
     values = _values(draft)
     lock_deployment(session, before.deployment_id)
     require_free_name(session, before.deployment_id, values["name"], behavior_id)
@@ -153,7 +155,7 @@ def replace_behavior(
 
 
 def make_default_behavior(session: Session, *, actor: Actor, behavior_id: UUID) -> BehaviorSettings:
-    """Make a behavior the default, which answers messages that name no skill."""
+    """Make a behavior the default. The default behavior answers messages that name no skill."""
     behavior, organization_id = _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, behavior_id)
     lock_deployment(session, behavior.deployment_id)
     if not _get(session, behavior_id).is_default:
@@ -166,7 +168,8 @@ def make_default_behavior(session: Session, *, actor: Actor, behavior_id: UUID) 
 def remove_behavior(session: Session, *, actor: Actor, behavior_id: UUID) -> None:
     """Delete a behavior of a deployment.
 
-    Raises BehaviorOfEndpoint, and DefaultBehavior for the default while there are others.
+    Raises BehaviorOfEndpoint if the behavior belongs to an endpoint. Raises DefaultBehavior if the behavior is the
+    default and the deployment has other behaviors.
     """
     behavior, organization_id = _authorized(session, actor, Permission.DEPLOYMENT_MANAGE, behavior_id)
     _require_own(behavior)
@@ -280,7 +283,7 @@ def _get(session: Session, behavior_id: UUID) -> BehaviorSettings:
 def lock_deployment(session: Session, deployment_id: UUID) -> None:
     """Lock a deployment, so that changes of its behaviors are serialized."""
     held = select(deployments.c.id).where(deployments.c.id == deployment_id)
-    # Not FOR UPDATE: rows that refer to the deployment may still be inserted meanwhile.
+    # FOR NO KEY UPDATE and not FOR UPDATE, so that other transactions can insert rows that refer to the deployment.
     session.execute(held.with_for_update(key_share=True))
 
 
@@ -294,7 +297,7 @@ def require_free_name(session: Session, deployment_id: UUID, name: str, own_id: 
 
 
 def unset_default(session: Session, deployment_id: UUID) -> None:
-    """Clear the default of a deployment; the caller sets another one."""
+    """Clear the default of a deployment. The caller must set another default."""
     held = update(behaviors).where(behaviors.c.deployment_id == deployment_id, behaviors.c.is_default)
     session.execute(held.values(is_default=False, updated_at=func.now()))
 

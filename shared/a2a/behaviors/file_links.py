@@ -1,8 +1,8 @@
 """Links to the files in a task, created when an authorized reader reads the task.
 
-In the log a part has the URL of a file's content that requires a credential (`stored_files.py`). `with_links` replaces
-it by a read grant for the response, so no row, event or queue contains a secret. Only files to which the task refers
-get a grant: an address that a client wrote into a message opens nothing.
+In the log a part has the plain URL of a file's content. Requests to this URL need a credential (`stored_files.py`). For
+a response, `with_links` replaces the plain URL by a URL with a read grant, so no row, event or queue contains a secret.
+Only files to which the task refers get a grant, so a client cannot open a file by writing its URL into a message.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ _UUID = r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 
 
 def content_address(base_url: str, file_id: UUID, version_id: UUID) -> str:
-    """Return the URL of a version's content that requires a credential."""
+    """Return the URL of a version's content. Requests to this URL need a credential."""
     return f"{base_url}/files/{file_id}/content?versionId={version_id}"
 
 
@@ -41,11 +41,11 @@ class FileLinks:
     """Creates the links of a process."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
-        """Derive the key from the first encryption key; after a change of that key, links are new ones."""
+        """Derive the key for links from the first encryption key. If the encryption key changes, the links change."""
         self._database = database
         self._base_url = settings.base_url
         self._key = hmac.digest(
-            # Derived and not random: all processes return the same link for half of its life, and store no token.
+            # Derive the key, so that all processes return the same link for half of its life and store no token.
             settings.encryption_keys[0].get_secret_value().encode(),
             b"links of tasks",
             hashlib.sha256,
@@ -70,7 +70,7 @@ class FileLinks:
             return self._linked(session, wire, found)
 
     def with_links_in(self, session: Session, task_id: UUID, wire: Any) -> Any:
-        """Do the same in the caller's transaction."""
+        """Return the same result as `with_links`, but read rows in the caller's transaction."""
         found = self._find(task_id, wire)
         return self._linked(session, wire, found) if found else wire
 
@@ -86,7 +86,7 @@ class FileLinks:
     def _note(self, task_id: UUID, part: _Part, found: dict[str, Reading]) -> _Part:
         url = part.get("url")
         address = self._address.fullmatch(url) if isinstance(url, str) else None
-        # Each link costs a row lookup; a task beyond the limit keeps plain addresses.
+        # Each link needs a row lookup, so files beyond the limit keep their plain addresses.
         if address is not None and len(found) < MAX_LINKS:
             found[address[0]] = Reading(
                 file_id=UUID(address[1]),
@@ -113,7 +113,7 @@ class FileLinks:
 
 
 def _change_parts(value: Any, change: Callable[[_Part], _Part]) -> Any:
-    """Apply a function to the parts of an object of the protocol, and to nothing inside them."""
+    """Return an object of the protocol in which each part is replaced by `change(part)`."""
     if isinstance(value, list):
         return [_change_parts(item, change) for item in value]
     if not isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""Files of this service to which a message or an artifact links: read for models, and referenced by tasks.
+"""Read the files of this service to which a message links, and add task references to such files.
 
-A link opens exactly what its grant allows, no matter who wrote it into a message. Other addresses are ignored: nothing
-here sends a request to another host.
+A link opens only the file of its grant, regardless of the author of the message. Other addresses are ignored: this
+module sends no request to another host.
 """
 
 import re
@@ -18,13 +18,13 @@ from shared.files.grants import get_granted_content
 from shared.files.references import ReferenceKind, add_reference
 from shared.identity.access.callers import Caller
 
-# The content is held in memory and sent to the model's provider.
+# Limits the content of a file, because it is kept in memory and sent to the model's provider.
 MAX_READ_BYTES = 20 << 20
 _PATH = re.compile(r"/files/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/content", re.ASCII)
 
 
 class LinkedFiles:
-    """Reads linked files; safe to share between threads."""
+    """Reads linked files. Threads may share it."""
 
     def __init__(self, database: Database, store: BlobStore, settings: Settings) -> None:
         self._database = database
@@ -32,7 +32,7 @@ class LinkedFiles:
         self._base_url = settings.base_url
 
     def read(self, url: str) -> tuple[str, bytes] | None:
-        """Return the media type and content behind a link of ours, or None for another address.
+        """Return the media type and the content of the linked file, or None if the URL is not a link of this service.
 
         Raises PartNotReadable.
         """
@@ -45,9 +45,10 @@ class LinkedFiles:
             raise PartNotReadable("A file that the message links to could not be read.") from error
 
     def refer_to(self, caller: Caller, task_id: UUID, url: str) -> str | None:
-        """Add a reference of a task to the file behind a link, and return its address without the grant.
+        """Add a reference of a task to the linked file, and return the file's address without the grant.
 
-        Returns None for another address, and for a file that the caller may not share. Raises ServiceUnavailable.
+        Returns None if the URL is not a link of this service, or if the caller may not share the file. Raises
+        ServiceUnavailable.
         """
         link = self._find_link(url)
         if link is None:
@@ -63,7 +64,7 @@ class LinkedFiles:
         return content_address(self._base_url, version.file_id, version.id)
 
     def _find_link(self, url: str) -> tuple[UUID, str] | None:
-        """Return the file id and the token of a link of ours, or None."""
+        """Return the file id and the token in a link of this service, or None for another URL."""
         # Only links of this service are read, so a message cannot make it contact other hosts.
         if not url.startswith(f"{self._base_url}/"):
             return None

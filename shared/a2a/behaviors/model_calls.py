@@ -1,14 +1,13 @@
 """Call a model for a turn, in this process: hold credits, then dispatch to the engine, once.
 
-The same permission, limits and settlement as for calls of clients (`shared/models/engine.py`), without the queue and
-the reply channel, because the caller is the worker itself. The invocation's id is derived from the turn's: however
-often a turn runs, a provider is called once for it. If another run has taken the right to call, the call may have cost
-something, and is never repeated. If a worker died between its hold and its dispatch, and the hold has expired or has
-another amount because the price has changed, no provider was called or will be: that hold is voided, and the call is
-made under another id.
+Permission, limits and settlement are the same as for calls of clients (`shared/models/engine.py`). No queue and no
+reply channel are needed, because the worker itself makes the call. The call's id is derived from the turn's id, so a
+provider is called once, even if the turn runs several times. If an earlier run has dispatched the call, the call may
+have a cost and is never repeated. If an earlier run held credits but did not dispatch the call, and the hold has
+expired or has another amount, the hold is voided and the call gets another id.
 
-Crash points: a hold that was not dispatched is voided by its sweep. A dispatched call is settled by its sweep, with an
-estimate from what was streamed. After the settlement nothing is owed, and the reply may be lost.
+If the worker dies before the dispatch, a sweep voids the hold. If the worker dies after the dispatch, a sweep settles
+the call with an estimate from the streamed text. If the worker dies after the settlement, only the reply may be lost.
 """
 
 import contextlib
@@ -74,7 +73,7 @@ class ModelCalls:
     reserved_completion_tokens: int
 
     def stream(self, turn: Turn, body: dict[str, Any]) -> Iterator[str]:
-        """Call the model and yield its text as it arrives. The call is settled in any case, also if closed early.
+        """Call the model and yield its text as it arrives. The call is settled even if the caller closes the generator.
 
         Raises ModelNotFound, InvalidRequest, BillingOrganizationRequired, ModelAuthorizationDenied,
         InsufficientCredits, CreditPolicySuspended, CallRepeated, ReplyIncomplete, ReplyRefused, CallCancelled and the
@@ -111,7 +110,7 @@ class ModelCalls:
 
     @contextlib.contextmanager
     def _slot(self, entry: ModelEntry, payer_id: UUID, cancellation: TurnCancellation) -> Iterator[None]:
-        """Hold a slot of a model with a concurrency limit. Waits before any credits are held."""
+        """Hold a slot if the model has a concurrency limit. The wait for a slot comes before credits are held."""
         limit, taken_for = entry.concurrency_limit, uuid4()
         if limit is None:
             yield
@@ -127,11 +126,11 @@ class ModelCalls:
     def _dispatched(
         self, call: holds.NewInvocation, cancellation: TurnCancellation
     ) -> Iterator[LeasedCall | None]:
-        """Hold credits and take the right to call. Yield None if an earlier run has, or might have."""
+        """Hold credits and dispatch the call. Yield None if an earlier run has dispatched it, or may have."""
         if not self._hold(call, cancellation):
             yield None
             return
-        # Crash point: credits are held, no provider was called.
+        # Crash point: credits are held, but no provider was called.
         failpoints.hit("agents.held")
         try:
             with self.engine.dispatch(call.id, _NullListener()) as leased:
@@ -157,7 +156,7 @@ def _wait_for_admission(attempt: Attempt, cancellation: TurnCancellation) -> Non
     while (refused := attempt()) is not None:
         if time.monotonic() > gives_up_at:
             raise refused
-        # Random pauses: turns that wait for the same slot do not retry together.
+        # Wait for a random time, so that turns that wait for the same slot do not retry at the same time.
         if cancellation.wait(random.uniform(0.5, 1.0)):  # noqa: S311
             raise CallCancelled(may_have_cost=False)
 
@@ -185,7 +184,7 @@ class _ReplyText:
 
 
 class _NullListener:
-    """The listener of a call that needs none: its text goes to its caller directly."""
+    """A listener that drops all replies: the worker reads the text of the call directly."""
 
     def send(self, kind: ReplyKind, data: bytes = b"") -> bool:  # noqa: ARG002 (a listener's form)
         return True

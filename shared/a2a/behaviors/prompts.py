@@ -1,7 +1,8 @@
 """The prompt for a turn: the behavior's instructions, earlier messages, and the message.
 
-As many of the newest earlier messages are included as fit into the model's context, beside the instructions, the
-message and room for the reply. The message itself is never shortened: one that does not fit is refused.
+The prompt includes the newest earlier messages that fit into the model's context length, together with the
+instructions, the message and the longest reply. The message itself is never shortened: if it does not fit, it is
+refused.
 """
 
 import base64
@@ -54,13 +55,13 @@ def _fitting(
     current: ChatMessage,
     room: int | None,
 ) -> Sequence[ChatMessage]:
-    """Return the newest earlier messages that fit, beginning with one of the user."""
+    """Return the newest earlier messages that fit. The first of them is a message of the user."""
     if room is None:
         return earlier
     room -= _tokens(entry, [*fixed, current])
     if room < 0:
         raise ContextLengthExceeded("The message exceeds the context length of the agent's model.")
-    # From the newest back, so what is left out is the oldest.
+    # Begin with the newest message, so that the oldest messages are left out.
     first = len(earlier)
     while first > 0 and (room := room - _tokens(entry, [earlier[first - 1]])) >= 0:
         first -= 1

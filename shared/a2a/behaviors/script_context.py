@@ -70,7 +70,7 @@ class ScriptContext:
 
 
 def text_of(message: Message) -> str:
-    """Return the text of a message, its text parts as lines."""
+    """Return the text of a message: its text parts, joined by line breaks."""
     return "\n".join(part.text for part in message.parts if part.text is not None)
 
 
@@ -104,7 +104,7 @@ def _search(match: MatchTable, text: str) -> Mapping[str, str] | None:
     try:
         found = regex.search(
             match.regex or "",
-            # Bounds the search besides the timeout.
+            # Limits the search in addition to the timeout.
             text[:MAX_SEARCHED_CHARACTERS],
             flags=flags,
             timeout=REGEX_TIMEOUT_SECONDS,

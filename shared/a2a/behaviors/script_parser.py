@@ -1,4 +1,4 @@
-"""Parse scripts: YAML in, a checked `Script` out, or all mistakes with line and key.
+"""Parse a YAML script into a checked `Script`, or report all mistakes with their lines and keys.
 
 This module checks what concerns several steps or rules, above all that no step is unreachable; `script_schema.py`
 defines what a key may hold. Values follow JSON: YAML 1.1 would turn `yes`, `12:30` and `2030-01-31` into other types,
@@ -159,7 +159,7 @@ class ScriptInvalid(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """The rules in order; the first that matches a message is played."""
+    """The rules in order. The steps of the first rule that matches a message are played."""
 
     rules: tuple[RuleTable, ...]
 
@@ -254,7 +254,7 @@ def _length(steps: Sequence[StepTable]) -> int:
 
 
 def _described(problem: Any, document: Document) -> str:
-    """Return the line for one of pydantic's errors."""
+    """Return the text for one of pydantic's errors, with the line and the key of the mistake."""
     message = _SENTENCES.get(problem["type"], problem["msg"].removeprefix("Value error, "))
     if problem["type"] == "literal_error":
         message = f"must be {problem['ctx']['expected'].lower()}"
@@ -296,7 +296,7 @@ class ScriptFile:
         try:
             return read_script(self._path)
         except ScriptInvalid as invalid:
-            # Kept as the result: an invalid file is not parsed again for each message.
+            # Keep the problems as the result, so that an invalid file is not parsed again for each message.
             return invalid.problems
 
     def _stat(self) -> tuple[int, int, int] | None:
@@ -310,5 +310,5 @@ class ScriptFile:
 
 @lru_cache(KEPT_SCRIPTS)
 def script_of(text: str) -> Script:
-    """Return the script of a text, parsed once. Raises ScriptInvalid."""
+    """Return the script of a text, and cache the result. Raises ScriptInvalid."""
     return parse_script(text)

@@ -1,6 +1,7 @@
 """The behavior that plays a script, for developers of clients and for tests; no model is needed.
 
-A script defines which updates answer which messages (`README.md`). If it is invalid, the task fails with its mistakes.
+A script defines which updates answer which messages (`README.md`). If the script is invalid, the task fails, and the
+message of its status lists the mistakes.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from shared.a2a.types import Message, MessageRole, Part, TaskState
 
 
 class ScriptedBehavior:
-    """Plays the script of the turn's behavior, or the installation's if it has none."""
+    """Plays the script of the turn's behavior. If the behavior has no script, it plays the file of `A2A_SCRIPT`."""
 
     def __init__(self, files: StoredFiles, *, path: Path | None = None) -> None:
         self._files = files

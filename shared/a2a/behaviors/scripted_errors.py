@@ -38,7 +38,7 @@ _ERRORS: Mapping[str, type[DomainError]] = {
 
 
 def find_refusal(script: Script, message: Message) -> DomainError | None:
-    """Return the error with which a script refuses the first message of a task, or None if it accepts it."""
+    """Return the error with which a script refuses the first message of a task. Return None if it refuses nothing."""
     context = ScriptContext(task_id=_NO_TASK, context_id=message.context_id or "", message=message)
     found = find_rule(script.rules, context)
     if found is None or (error := found[0].steps[0].error) is None:

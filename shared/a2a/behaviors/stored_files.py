@@ -1,4 +1,4 @@
-"""Store what an agent made as a file: exactly once, with the turn's owner and payer, referenced by its task.
+"""Store content of an agent as a file: exactly once, with the turn's owner and payer, and with a task reference.
 
 The owner is the turn's receiving identity, else the service account (docs/specification/files.md#ownership). A `Task`
 reference keeps the file until the task is deleted. The upload's operationId is derived from the turn and the content,
@@ -36,7 +36,7 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewFile:
-    """Content to store; `key` distinguishes the files of a turn, and is the same in each run of it."""
+    """Content to store. `key` distinguishes the files of a turn, and is the same in each run of the turn."""
 
     key: str
     name: str
@@ -93,13 +93,13 @@ class StoredFiles:
         # moment.
         receipt = retry(lambda: upload(self._database, self._store, turn.caller, request, receive))
         failpoints.hit("agents.file_stored")
-        # Readers may follow the link at once, so wait until the bytes are in place.
+        # Wait until the bytes are stored, because readers may open the link at once.
         if receipt.availability is Availability.PENDING:
             wait_while_staged(self._database, receipt.version.id, self._settings.upload_wait_seconds)
         return self._stored(receipt)
 
     def describe(self, turn: Turn, stored: StoredFile) -> dict[str, Any]:
-        """Return the artifact metadata for a file, under the extension's URI; empty if it is not active."""
+        """Return the metadata for a file under the extension's URI, or no metadata if the extension is inactive."""
         uri = file_artifact_uri(self._settings.base_url)
         return {uri: stored.description} if uri in turn.active_extensions else {}
 
