@@ -1,7 +1,8 @@
-"""The attachments of a message as parts: a stored file by its address, a missing one by its name and the reason.
+"""Convert the attachments of a message to parts: a stored file to its URL, a missing file to its name and the reason.
 
-A `Task` reference keeps the file until the task is deleted. The part has the URL that requires a credential. Readers of
-the task, its agent among them, get a read grant instead (`shared/a2a/behaviors/file_links.py`).
+A `Task` reference keeps a file until the task is deleted. The stored part has a plain URL, and requests to this URL
+need a credential. The agent and other readers of the task get a URL with a read grant instead
+(`shared/a2a/behaviors/file_links.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ from shared.media.tables import media_imports
 LATE = "not_received_in_time"
 GONE = "file_deleted"
 
-# A deletion locks the same row: it either sees the reference, or has happened before.
+# The query locks each file. A deletion locks the same row, so it either sees the task's reference or has come before.
 _FILES = text(
     """
 SELECT files.id, file_versions.id AS version_id, file_versions.file_name, file_versions.media_type
@@ -51,11 +52,11 @@ def attachment_parts(
 
 
 def _missing(imported: Any) -> str:
-    """Return the name of an attachment without a file, and the reason."""
+    """Return the text for an attachment without a file: its name and the reason."""
     if imported is None:
         return f"[attachment: {GONE}]"
     name = imported.file_name or imported.attachment_id
-    # It was stored, and deleted before the message was sent.
+    # The attachment was stored, but its file was deleted before the message was sent.
     if imported.state == ImportState.STORED.value:
         return f"[{name}: {GONE}]"
     return f"[{name}: {imported.code if imported.state == ImportState.FAILED.value else LATE}]"

@@ -1,9 +1,9 @@
 """Dispatch messages when their attachments have arrived, or are overdue.
 
-One transaction locks a message, sends it to the agent and records that. If more is due than a batch, organizations take
-turns. A message waits behind earlier ones of its conversation, and for its attachments at most `MESSAGE_WAIT_SECONDS`;
-attachments that are missing then are named in the message. If the agent cannot be sent a message, it is refused and the
-distribution is notified.
+One transaction locks a message, sends it to the agent and records the result. Messages are selected round robin among
+organizations. A message waits for earlier messages of its conversation. It also waits for its attachments, but at most
+`MESSAGE_WAIT_SECONDS`; then the message names the missing attachments. If a message cannot be sent to the agent, the
+message is refused and the distribution is notified.
 """
 
 from dataclasses import dataclass
@@ -54,11 +54,11 @@ def _make_dispatcher(context: Context) -> MessageDispatcher:
 
 
 def route_due_messages(dispatcher: MessageDispatcher) -> int:
-    """Dispatch the messages that are due; return how many were checked."""
+    """Dispatch the messages that are due, and return how many messages were checked."""
 
     def batch() -> int:
         with dispatcher.database.transaction() as session:
-            # In its own transaction: ended imports make their messages due before the scan.
+            # Commit before the scan, so that the scan finds the messages that ended imports make due.
             session.execute(_NOTE_ENDED)
         with dispatcher.database.autocommit() as session:
             due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
@@ -76,7 +76,7 @@ def _route_if_due(dispatcher: MessageDispatcher, message_id: UUID) -> bool:
         message = read_message(row)
         if not _postpone(session, dispatcher, row, message):
             _route(session, dispatcher, message)
-            # The next message of the conversation no longer has one before it.
+            # No message of the conversation is before the next one any more, so make the next message due.
             session.execute(_NEXT, {"distribution": message.distribution_id, "context": message.context_id})
         failpoints.hit("message.before_routed")
     failpoints.hit("message.routed")
@@ -86,7 +86,7 @@ def _route_if_due(dispatcher: MessageDispatcher, message_id: UUID) -> bool:
 def _postpone(
     session: Session, dispatcher: MessageDispatcher, row: Row[Any], message: DistributionMessage
 ) -> bool:
-    """Set when to check the message again, if it must wait. Return whether it must."""
+    """Return whether the message must wait. If so, set the time of its next check."""
     if row.is_behind:
         again = func.now() + func.make_interval(0, 0, 0, 0, 0, 0, RECHECK_SECONDS)
     elif row.age_seconds < (
@@ -100,9 +100,9 @@ def _postpone(
 
 
 def _route(session: Session, dispatcher: MessageDispatcher, message: DistributionMessage) -> None:
-    """Send a message to its agent, or record why that is not possible."""
+    """Send a message to its agent. If this is not possible, record the message as refused, with the reason."""
     try:
-        # A savepoint: a refusal undoes what was sent and is still recorded.
+        # Use a savepoint, so that a refusal undoes the sending but can still be recorded.
         with session.connection.begin_nested():
             receiver = authorize_message(session, message.distribution_id)
             dispatcher.forwarder.send(session, receiver, message)
@@ -130,7 +130,7 @@ def _refuse(session: Session, dispatcher: MessageDispatcher, message: Distributi
     notify(session, distribution_id=message.distribution_id, type=EventType.MESSAGE_REFUSED, data=data)
 
 
-# Rows are locked in the order of their ids: another process may handle other imports of the same messages.
+# Lock rows in the order of their ids to avoid deadlocks: another process may handle imports of the same messages.
 _NOTE_ENDED = text(
     """
 WITH ended AS (

@@ -1,8 +1,8 @@
 """Forward a received message to the agent of its distribution, as a message of the A2A protocol.
 
 The caller is the service account of the target deployment. The receiving identity owns the files that the agent stores,
-and the deployment's organization pays. The message continues the last task of its conversation if that waits for input,
-else it creates a task.
+and the deployment's organization pays. If the last task of the conversation waits for input, the message continues this
+task. Otherwise the message creates a task.
 """
 
 from dataclasses import dataclass
@@ -39,11 +39,11 @@ class MessageForwarder:
     router: Router
 
     def send(self, session: Session, receiver: LiveReceiver, message: DistributionMessage) -> AcceptedMessage:
-        """Send a waiting message to its agent, and record that.
+        """Send a waiting message to its agent, and record the message as routed.
 
-        Raises PermissionDenied and what `Router.route` raises.
+        Raises PermissionDenied and the errors of `Router.route`.
         """
-        # Again at sending: the permission may have been revoked while the message waited.
+        # Check the permission again, because it may have been revoked while the message waited.
         if message.imports:
             require_executor(receiver, Permission.FILE_READ)
         task_id, is_new = _choose_task(session, scope_of_receiver(receiver), message)
@@ -60,7 +60,7 @@ class MessageForwarder:
                 owner_id=receiver.principal_id,
                 payer_id=receiver.organization_id,
                 distribution_id=receiver.distribution_id,
-                # The record's id groups all credits of this message.
+                # Use the record's id, so that all usage of this message has the same transaction.
                 transaction_id=f"message/{message.id}",
                 reported_caller=request.get("reportedCaller"),
                 channel=request["channel"],
@@ -88,7 +88,7 @@ class MessageForwarder:
 
 
 def find_waiting_task(session: Session, scope: Scope, context_id: str) -> UUID | None:
-    """Return the task of a conversation that waits for input: only its last one counts."""
+    """Return the last task of a conversation if this task waits for input. Otherwise return None."""
     newest = (
         select(tasks.c.id, tasks.c.state)
         .where(*in_scope(scope), tasks.c.context_id == context_id, tasks.c.is_visible)
@@ -107,7 +107,7 @@ def scope_of_receiver(receiver: LiveReceiver) -> Scope:
 def _choose_task(session: Session, scope: Scope, message: DistributionMessage) -> tuple[UUID, bool]:
     """Return the task to which a message goes, and whether it must be created.
 
-    A task that ended while the message's attachments were fetched accepts no messages, so a new one is created.
+    If the task has ended while the message's attachments were fetched, it accepts no message, so a new task is needed.
     """
     locked = find_and_lock_task(session, message.task_id)
     if locked is None:

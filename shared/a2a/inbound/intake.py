@@ -1,4 +1,4 @@
-"""Accept the messages of distributions: record each once, and send it at once if it needs to wait for nothing."""
+"""Accept the messages of distributions. Each message is recorded once, and is sent at once unless it must wait."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from shared.media.importing.pending_attachments import RouteMessages, await_impo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntakeResult:
-    """The result of a push: the message's record, and how it was sent, if this push sent it."""
+    """The result of a push: the message's record, its imports, and the accepted message if this push sent it."""
 
     message: DistributionMessage
     imports: Sequence[Import]
@@ -77,7 +77,7 @@ def receive_message(
         made = await_imports_of(session, made, ids, wait_seconds=forwarder.settings.message_wait_seconds)
     sent = None
     if await_imports(session, ids) or is_behind(session, made):
-        # After the insert: the count includes this message, and the error rolls it back.
+        # Count after the insert, so that the count includes this message. The error rolls the insert back.
         _refuse_excess(session, receiver, forwarder.settings.queued_imports)
         session.enqueue(RouteMessages())
     else:
@@ -105,7 +105,7 @@ def receive_network_message(
         return False
     if await_imports(session, imports):
         await_imports_of(session, made, imports, wait_seconds=forwarder.settings.message_wait_seconds)
-    # All attachments have ended already: a worker sends the message at once.
+    # The imports of all attachments have already ended, so do not wait: a worker sends the message at once.
     elif imports:
         await_imports_of(session, made, imports, wait_seconds=0.0)
     _refuse_excess(session, receiver, forwarder.settings.queued_imports)
@@ -150,7 +150,7 @@ def _import(
 
 
 def _refuse_excess(session: Session, receiver: LiveReceiver, limit: int) -> None:
-    """Raise TooManyMessages if more messages wait for the distribution than it may have."""
+    """Raise TooManyMessages if more than `limit` messages of the distribution are waiting."""
     if count_waiting(session, receiver.distribution_id, limit=limit + 1) > limit:
         raise TooManyMessages
 
@@ -162,10 +162,10 @@ def _insert(session: Session, receiver: LiveReceiver, message: InboundMessage) -
 
 
 def get_routed(session: Session, message: DistributionMessage) -> AcceptedMessage:
-    """Return how a message was sent; the task's row is locked, so all of it describes the same moment.
+    """Return the accepted message of a record. The task is locked, so that all values are of the same moment.
 
-    For the stream of a push, which may be a repeated one. Raises MessageRefused, and TaskNotFound if retention has
-    deleted the task.
+    The stream of a push uses this, and the push may be a repeated push. Raises MessageRefused if the message was
+    refused, and TaskNotFound if retention has deleted the task.
     """
     if message.state is MessageState.REFUSED:
         raise MessageRefused(f"The message could not be sent to the agent ({message.code}).")

@@ -1,6 +1,6 @@
-"""Messages that distributions receive, and the records that each was routed once.
+"""Store the messages that distributions receive. The record of a message ensures that it is routed once.
 
-The unique key of distribution, network and message id makes all pushes of a message one message.
+Distribution, network and message id are a unique key, so repeated pushes of a message have one record.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class MessageState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboundMessage:
-    """A message that a distribution pushes, or that a network's webhook contains.
+    """A message that a distribution pushes, or that the webhook of a network contains.
 
-    `channel` is its reported origin; `extensions` are activated if the agent declares them.
+    `channel` is the reported origin of the message. `extensions` are activated if the agent declares them.
     """
 
     network: str
@@ -61,7 +61,7 @@ class InboundMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributionMessage:
-    """The record of a message; `imports` are those of its attachments, in order."""
+    """The record of a message. `imports` are the ids of the imports of its attachments, in order."""
 
     id: UUID
     distribution_id: UUID
@@ -71,12 +71,12 @@ class DistributionMessage:
     conversation_id: str | None
     context_id: str
     request: Mapping[str, Any] | None = field(repr=False)
-    """The content to send; None once the message was routed or refused."""
+    """The content to send, or None after the message was routed or refused."""
     imports: tuple[UUID, ...]
     state: MessageState
     code: str | None
     task_id: UUID
-    """The task to which the message goes; it exists once the message is routed."""
+    """The id of the message's task. The task may not exist before the message is routed."""
     turn_id: UUID | None
     created_at: datetime
 
@@ -114,8 +114,8 @@ def insert_message(
 def get_repeated(session: Session, distribution_id: UUID, message: InboundMessage) -> DistributionMessage:
     """Return the record of a message that was pushed before.
 
-    Raises MessageConflict if it had other content. A native network vouches for its ids: an edited message is still the
-    first one.
+    Raises MessageConflict if the earlier message had other content, except for native networks: they create unique ids,
+    so an edited message has the id of the original message.
     """
     statement = select(*_COLUMNS, _table.request_hash).where(
         _table.distribution_id == distribution_id,
@@ -126,7 +126,7 @@ def get_repeated(session: Session, distribution_id: UUID, message: InboundMessag
     # Retention can delete the record between the insert that found it and this select.
     if row is None:
         raise ServiceUnavailable("The record of an earlier push has just been deleted. Retry.")
-    # Pushers choose their ids, so a reused id with other content is a mistake to report.
+    # Senders of standard pushes choose the ids, so report a reused id with other content as a mistake.
     if message.network == STANDARD and bytes(row.request_hash) != _hash(message):
         raise MessageConflict
     return read_message(row)
@@ -173,9 +173,9 @@ def is_behind(session: Session, message: DistributionMessage) -> bool:
 
 
 def is_earlier(one: Any, other: Any) -> ColumnElement[bool]:
-    """Return the condition that one message arrived before another, by the database's clock.
+    """Return the SQL condition that message `one` arrived before message `other`, by the database's clock.
 
-    Ids do not suffice: two web processes make them.
+    The ids alone do not show the order, because several web processes create ids.
     """
     return tuple_(one.created_at, one.id) < tuple_(other.created_at, other.id)
 
@@ -191,22 +191,23 @@ def count_waiting(session: Session, distribution_id: UUID, *, limit: int) -> int
 
 
 def context_of(distribution_id: UUID, message: InboundMessage) -> str:
-    """Return the A2A context of a message's conversation; a message without a conversation has its own."""
-    # The word separates the two kinds: a message's id may equal a conversation's.
+    """Return the A2A context of a message's conversation. A message without a conversation gets its own context."""
+    # The words "message" and "conversation" keep the contexts apart, because a message and a conversation may have the
+    # same id.
     if message.conversation_id is None:
         return str(uuid5(distribution_id, render([message.network, "message", message.message_id])))
     return str(uuid5(distribution_id, render([message.network, "conversation", message.conversation_id])))
 
 
 def read_message(row: Any) -> DistributionMessage:
-    """Return the record of a row."""
+    """Return the message record in a row of the table."""
     values = {column.key: getattr(row, column.key) for column in _COLUMNS}
     return DistributionMessage(**{**values, "state": MessageState(row.state), "imports": tuple(row.imports)})
 
 
 def _end(session: Session, message: DistributionMessage, kept_days: int, **values: Any) -> None:
     ended = {
-        # From now on only the task has the content, so the task's retention decides how long it exists.
+        # Delete the content here: from now on only the task stores it, so the task's retention applies.
         "request": None,
         "ended_at": func.now(),
         "forget_at": func.now() + func.make_interval(0, 0, 0, kept_days),

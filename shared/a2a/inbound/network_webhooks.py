@@ -1,7 +1,7 @@
 """Receive a verified webhook of a messaging network: queue its attachments and record its messages.
 
-One webhook may carry parts for several accounts of an app; each part goes to the distribution that its account is
-routed to. Workers fetch the attachments, because networks wait only about three seconds for a response.
+One webhook may have parts for several accounts of an app. The part of an account goes to the distribution to which the
+account is routed. Workers fetch the attachments, because networks wait only about three seconds for a response.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,8 +43,9 @@ def receive_webhook(
 ) -> None:
     """Queue the attachments and record the messages of a webhook that was verified.
 
-    Each receiving distribution has a transaction of its own; a repeated webhook finds what an earlier one wrote.
-    Raises SignatureInvalid if the settings changed since, TooManyImports and TooManyMessages.
+    Each receiving distribution has its own transaction. If the network repeats a webhook, messages that were already
+    recorded are skipped. Raises SignatureInvalid if the settings have changed since the first verification. Raises
+    TooManyImports and TooManyMessages.
     """
     verify = partial(
         verify_webhook,
@@ -64,7 +65,10 @@ def receive_webhook(
 def _split_by_receiver(
     database: Database, distribution_id: UUID, network: Network, request: WebhookRequest
 ) -> Sequence[tuple[UUID, WebhookRequest]]:
-    """Return each part with the distribution its account is routed to, by default the one of the address."""
+    """Return each part of a webhook with the distribution to which its account is routed.
+
+    The default is the distribution of the webhook's address.
+    """
     parts = network.accounts(request)
     accounts = {part.account for part in parts if part.account is not None}
     if not accounts:
@@ -77,7 +81,7 @@ def _split_by_receiver(
 def _routed_messages(
     database: Database, distribution_id: UUID, network: Network, request: WebhookRequest
 ) -> Sequence[NetworkMessage]:
-    """Return the messages of a request; none if the distribution does not route messages to its agent."""
+    """Return the messages of a request, or no message if the distribution does not route messages to its agent."""
     messages = network.messages(request)
     if not messages:
         return ()
@@ -96,7 +100,7 @@ def _record(
 ) -> None:
     queued: Sequence[Import] = ()
     with database.transaction() as session:
-        # Verified again under this transaction: the secret may have been replaced or deleted since the first check.
+        # Verify again in this transaction, because the secret may have been replaced or deleted since the first check.
         verify(session)
         if attachments:
             queued = queue_imports(

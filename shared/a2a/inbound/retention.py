@@ -1,4 +1,4 @@
-"""Delete expired records of messages; a later push with the same id is a new message."""
+"""Delete expired records of messages. A later push with the same id is a new message."""
 
 from sqlalchemy import bindparam, delete, func, select
 

@@ -1,6 +1,7 @@
 """The table of messages that distributions received for their agents, mirrored by migrations 0028 and 0055.
 
-A row remembers a message by the network's id, so that it is routed once. Its content is deleted when it was routed.
+A row stores the network's message id, so that the message is routed once. The content is deleted when the message is
+routed.
 """
 
 import sqlalchemy as sa
@@ -37,7 +38,7 @@ distribution_messages = sa.Table(
     sa.CheckConstraint("(state = 'Waiting') = (request IS NOT NULL)", name="request"),
     sa.CheckConstraint("(state = 'Routed') = (turn_id IS NOT NULL)", name="turn"),
     sa.CheckConstraint("(state = 'Refused') = (code IS NOT NULL)", name="code"),
-    # Makes every push of a message, also a concurrent one, the same message.
+    # Ensures that repeated and concurrent pushes of a message have one row.
     sa.UniqueConstraint("distribution_id", "network", "message_id", name="uq_distribution_messages_message"),
     sa.Index("ix_distribution_messages_due", "due_at", postgresql_where=_WAITING),
     # The fair query takes the first due messages of each organization.

@@ -1,8 +1,8 @@
-"""Notify a distribution about the task of its message: every update, in order, through its notification endpoint.
+"""Notify a distribution about the task of its message: of every event, in order, through its notification endpoint.
 
-An update is the event as streams send it, with the ids of the message and the conversation. It is written in the
-update's own transaction. `link_files` replaces the addresses of files by links when it is sent, so the outbox holds no
-secret.
+A notification has the event in the form of streams, and the ids of the message and the conversation. It is enqueued in
+the transaction that writes the event. When the notification is sent, `link_files` replaces the addresses of files by
+links, so the outbox contains no secret.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ from shared.deliveries.outbox import MAX_BODY_BYTES
 from shared.media.importing.import_notifications import EventType, notify
 
 ENVELOPE_BYTES = 16 << 10
-"""Room for the members around an update."""
-# The message of the writing turn; for a turn without a message, the task's last message.
+"""The number of bytes that is reserved for the other members of a notification."""
+# Selects the distribution's message of the turn that writes. Without such a message, selects the task's last message.
 _MESSAGE = text(
     """
 SELECT tasks.distribution_id, tasks.context_id, tasks.last_sequence - :followers AS sequence,
@@ -38,7 +38,7 @@ WHERE tasks.id = :task AND tasks.distribution_id IS NOT NULL
 def notify_distribution(
     session: Session, task_id: UUID, event: Mapping[str, Any], *, turn_id: UUID | None, followers: int
 ) -> None:
-    """Enqueue an event for the distribution, if the task belongs to one that has an endpoint.
+    """Enqueue an event for the task's distribution, if the task has a distribution with an endpoint.
 
     `followers` events of the same transaction come after it in the task's log.
     """
@@ -69,11 +69,11 @@ def notify_distribution(
 
 
 def link_files(session: Session, links: FileLinks, body: bytes) -> bytes:
-    """Return the body of a notification with links in place of file addresses; other bodies unchanged."""
+    """Return the body of a notification with links instead of file addresses. Return other bodies unchanged."""
     text = body.decode()
     if not links.may_contain_files(text):
         return body
-    # Parsed only now: most bodies contain no address of a file.
+    # Parse the body only if it may contain the address of a file, because most bodies do not.
     notification = parse(text)
     if notification.get("type") != EventType.MESSAGE_UPDATE.value:
         return body

@@ -1,8 +1,9 @@
-"""Push notification configurations: where updates of a task are posted, stored encrypted with their credentials.
+"""Push notification configurations: the URL to which updates of a task are posted, and the credentials for it.
 
-An address may be secret, so only its origin is stored in clear. It is checked here as text, and again at each
-connection. Credentials are never returned; the client's own token is. A token signs what is posted (Standard Webhooks);
-a `whsec_…` secret is used for nothing else and is not sent.
+Both are stored encrypted. A URL may be secret, so only its origin is stored in clear. The URL is checked here as text,
+and again at each connection. The client's token is returned to readers of the configuration, but credentials are never
+returned. The token signs the notifications (Standard Webhooks). A `whsec_…` token is only used as the signing secret
+and is not sent.
 """
 
 import base64
@@ -39,21 +40,21 @@ _table = task_push_configurations.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushConfigurations:
-    """The configurations of all tasks; callers have checked that the task is theirs."""
+    """The configurations of all tasks. Callers of this class must check the access to the task before."""
 
     encryption: Encryption
     policy: EgressPolicy
     is_supported: bool = True
 
     def require_support(self) -> None:
-        """Raise PushNotificationNotSupported if this installation posts none."""
+        """Raise PushNotificationNotSupported if this installation sends no push notifications."""
         if not self.is_supported:
             raise PushNotificationNotSupported
 
     def create(
         self, session: Session, task_id: UUID, wanted: TaskPushNotificationConfig
     ) -> TaskPushNotificationConfig:
-        """Create a configuration, or replace the one with the same id, and redirect its pending deliveries.
+        """Create a configuration, or replace the configuration with the same id and redirect its pending deliveries.
 
         Raises InvalidParams for an address that is not allowed, and PushNotificationNotSupported.
         """
@@ -62,7 +63,7 @@ class PushConfigurations:
         headers, secret = _headers(wanted), _secret(wanted.token)
         self._check(wanted.url, headers)
         _lock_task(session, task_id)
-        # Without the configuration of this id: replacing one adds none.
+        # Do not count the configuration with this id, because replacing a configuration adds none.
         count = select(func.count()).where(_table.task_id == task_id, _table.id != config_id)
         if session.execute(count).scalar_one() >= CONFIGURATIONS_LIMIT:
             raise _wrong("id", f"would exceed the limit of {CONFIGURATIONS_LIMIT} configurations for a task")
@@ -78,7 +79,7 @@ class PushConfigurations:
         )
         kept = kept.on_conflict_do_update(index_elements=["task_id", "id"], set_=values)
         destination_id = session.execute(kept.returning(_table.destination_id)).scalar_one()
-        # An existing configuration was replaced: its pending deliveries go to the new address.
+        # An existing configuration was replaced, so send its pending deliveries to the new address.
         if destination_id != new_destination_id:
             readdress(session, destination_id=destination_id, sealed_address=sealed)
         return self.get(session, task_id, config_id)
@@ -98,7 +99,7 @@ class PushConfigurations:
         statement = select(task_push_configurations).where(_table.task_id == task_id)
         if token:
             statement = statement.where(_table.id > _read_token(token))
-        # One row more shows whether another page follows, without a count.
+        # Read one additional row to find out whether another page follows, without a count.
         rows = session.execute(statement.order_by(_table.id).limit(size + 1)).all()
         token = _make_token(rows[size - 1].id) if len(rows) > size else ""
         return tuple(self._shown(row) for row in rows[:size]), token
@@ -106,8 +107,8 @@ class PushConfigurations:
     def delete(self, session: Session, task_id: UUID, config_id: str) -> None:
         """Delete a configuration, if it exists, and its pending deliveries.
 
-        An attempt under way is the last. The lock on the task orders this with its updates: an update is either in the
-        outbox already, or does not see the configuration.
+        A delivery that is being sent is the last one. Updates of the task take the same lock. So an update has either
+        enqueued its delivery before, which is deleted here, or does not see the configuration.
         """
         if not is_identifier(config_id):
             return
@@ -140,7 +141,7 @@ def _lock_task(session: Session, task_id: UUID) -> None:
 
 
 def origin_of(url: str) -> str:
-    """Return scheme, host and port of an address, without its parts that may be secret."""
+    """Return the scheme, host and port of a URL, without the components that may be secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
@@ -157,7 +158,7 @@ def _headers(wanted: TaskPushNotificationConfig) -> dict[str, str]:
 
 
 def _secret(token: str | None) -> str | None:
-    """Return the signing secret: the token if it is a Standard Webhooks secret, else one made of its bytes."""
+    """Return the signing secret: the token if it is a Standard Webhooks secret, or a secret with the token's bytes."""
     if not token:
         return None
     if not token.startswith(WEBHOOK_SECRET_PREFIX):

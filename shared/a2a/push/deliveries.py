@@ -1,7 +1,7 @@
 """Enqueue each update of a task for its push configurations, in the update's transaction.
 
-The outbox (`shared/deliveries`) sends the deliveries of a configuration in order: those after a failed one wait. Each
-has the number of its event in the task's log, which streams use as the event's id.
+The outbox (`shared/deliveries`) sends the deliveries of a configuration in order: after a failure, later deliveries
+wait. Each delivery has the number of its event in the task's log. Streams use the same number as the event's id.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def deliver(
         .where(task_push_configurations.c.task_id == task_id)
     )
     name, body = next(iter(event)), render(event).encode()
-    # The receiver reads the task instead; a truncated event would be invalid JSON.
+    # Replace an event that is too large, because a truncated event would be invalid JSON.
     if len(body) > MAX_BODY_BYTES:
         body = render(notice_of(event)).encode()
     for row in session.execute(statement).all():
@@ -57,7 +57,7 @@ def deliver(
 
 
 def notice_of(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a short replacement for an update that is too large to post; the receiver then reads the task."""
+    """Return a short replacement for an update that is too large to post. The receiver then reads the task."""
     update = next(iter(event.values()))
     status = {"state": update.get("status", {}).get("state", "TASK_STATE_WORKING")}
     return {"task": {"id": update["taskId"], "contextId": update["contextId"], "status": status}}

@@ -1,6 +1,6 @@
-"""Send the deliveries of the outbox: notifications by the channel of their kind, others as they are.
+"""Create the sender for the outbox. Notifications use the channel of their kind; other deliveries are sent unchanged.
 
-The files in an update get their links here, at the time of sending.
+Links to the files in an update are created when the update is sent.
 """
 
 from shared.a2a.behaviors.file_links import FileLinks
@@ -33,6 +33,6 @@ def make_sender(context: Context) -> Sender:
         organization_endpoints.KIND: organization_endpoints.make_channel(encryption),
     }
     sender = Sender(context.database, context.settings, channels)
-    # Deliveries under way finish in the time that an attempt has.
+    # On shutdown, deliveries in progress may finish within the time limit of an attempt.
     context.when_stopping(sender.stop)
     return sender

@@ -1,7 +1,7 @@
-"""Administer schedules: when an agent gets which message, and for which identity (docs/specification/a2a.md#schedules).
+"""Administer schedules: the times, the message and the receiving identity (docs/specification/a2a.md#schedules).
 
-A Principal Identity selects the receiver, which owns what the agent stores. It adds no permission: the agent always has
-those of its own service account.
+The Principal Identity of a schedule owns the files that the agent stores. It adds no permission: the agent always works
+with the permissions of its own service account.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def create_schedule(session: Session, *, actor: Actor, deployment_id: UUID, draf
 def get_schedule(
     session: Session, *, actor: Actor, schedule_id: UUID, deployment_id: UUID | None = None
 ) -> Schedule:
-    """Return a schedule; with `deployment_id` only if it belongs to that deployment. Raises ResourceNotFound."""
+    """Return a schedule. Raises ResourceNotFound if it does not exist or belongs to another `deployment_id`."""
     return _authorized(session, actor, schedule_id, deployment_id)[0]
 
 
@@ -76,10 +76,10 @@ def replace_schedule(
     draft: ScheduleDraft,
     deployment_id: UUID | None = None,
 ) -> Schedule:
-    """Replace a schedule under the same id; ticks before the replacement are not run."""
+    """Replace a schedule under the same id. Ticks before the replacement do not run."""
     before, organization_id = _lock(session, actor, schedule_id, deployment_id)
     values = checked_values(session, draft, before.deployment_id, organization_id)
-    # A disabled schedule has no next tick: the index of due schedules then leaves it out.
+    # Set no next tick for a disabled schedule, so that the index of due schedules leaves it out.
     next_at = None if before.disabled_at is not None else _next_tick(session, draft)
     if set_values(session, schedules, schedule_id, {**values, "next_at": next_at}, updated_at=func.now()):
         _record(session, actor, "schedule.replaced", schedule_id, organization_id)
@@ -143,7 +143,7 @@ def _with_files(session: Session, runs: Sequence[Run]) -> tuple[Run, ...]:
 
 
 def _next_tick(session: Session, timing: ScheduleDraft | Schedule) -> datetime | None:
-    # The database's clock, because the scheduler compares the tick with it.
+    # Use the database's clock, because the scheduler compares the tick with this clock.
     now: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
     return parse_cron(timing.cron, timing.time_zone).next_after(now)
 
@@ -151,7 +151,7 @@ def _next_tick(session: Session, timing: ScheduleDraft | Schedule) -> datetime |
 def _lock(
     session: Session, actor: Actor, schedule_id: UUID, deployment_id: UUID | None
 ) -> tuple[Schedule, UUID]:
-    """Lock a schedule that the actor may change, so that no tick runs with half of a change."""
+    """Lock and return a schedule that the actor may change. The lock prevents that a tick runs during a change."""
     session.execute(select(schedules.c.id).where(schedules.c.id == schedule_id).with_for_update())
     return _authorized(session, actor, schedule_id, deployment_id)
 

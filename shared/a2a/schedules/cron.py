@@ -1,8 +1,8 @@
 """Cron expressions with time zones: five fields, names of days and months, `L` and `#` (cronsim).
 
-Clock changes are handled as in Debian's cron. A skipped time: a fixed hour and minute (`30 2 * * *`) runs at once after
-the jump; a recurring time within the hour (`*/20 2 * * *`) does not run that day. A repeated hour: a fixed time runs
-once, the first time; a recurring one runs in both hours.
+Clock changes are handled as in Debian's cron. If the clock skips a fixed time (`30 2 * * *`), it runs immediately after
+the jump. If the clock skips a recurring time within an hour (`*/20 2 * * *`), it does not run on that day. If the clock
+repeats an hour, a fixed time runs only the first time, and a recurring time runs in both hours.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ MAX_CHARACTERS = 200
 
 
 class CronInvalid(ValueError):
-    """The expression or the time zone is invalid, or has no tick; the message says why."""
+    """The expression or the time zone is invalid, or the expression has no tick. The message has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +41,8 @@ class Cron:
         return self.next_after(moment - timedelta(minutes=1)) == moment
 
     def last_until(self, moment: datetime, *, since: datetime, limit: int) -> Sequence[datetime]:
-        """Return the last ticks from `since` to a moment, both included; at most `limit`, the latest first."""
-        # The simulation starts before or after a minute, never on it.
+        """Return the last ticks from `since` to `moment`, both included: at most `limit` ticks, the latest first."""
+        # The simulation does not return the time at which it starts, so start one minute later.
         just_after = moment.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
         backwards = CronSim(self.expression, self._local(just_after), reverse=True)
         ticks = (tick.astimezone(UTC) for tick in backwards)

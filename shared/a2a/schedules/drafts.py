@@ -45,8 +45,8 @@ def checked_values(
 
 
 def _checked_template(template: dict[str, Any]) -> dict[str, Any]:
-    """Return the members of a message that a schedule may set; ids and role are set by each run."""
-    # Both spellings: the protocol accepts camelCase and snake_case.
+    """Check a message template, and return its members. Each run sets the message's id and role itself."""
+    # Check both spellings, because the protocol accepts camelCase and snake_case.
     ours = {"messageId", "message_id", "role", "taskId", "task_id"} & template.keys()
     if ours:
         raise _wrong(f"message.{min(ours)}", "must not be set: the schedule sets it")

@@ -10,9 +10,9 @@ MAX_CATCH_UP = 100
 
 
 class Missed(StrEnum):
-    """How ticks are handled that were due while no worker ran.
+    """The treatment of ticks that were due while no worker ran.
 
-    `SKIP` drops them, `RUN_ONCE` runs the last of them, `CATCH_UP` runs them all, up to the schedule's limit.
+    `SKIP` drops these ticks, `RUN_ONCE` runs the last tick, and `CATCH_UP` runs all ticks up to the schedule's limit.
     """
 
     SKIP = "skip"
@@ -65,8 +65,8 @@ class Schedule:
 class Run:
     """The result of a tick.
 
-    `passed_over` counts the ticks before it that were not run; 1,000 means that or more. `files` are those to which its
-    task refers, the artifacts that the agent stored among them.
+    `passed_over` counts the skipped ticks before this tick; 1,000 means 1,000 or more. `files` are the files to which
+    the run's task refers, among them the artifacts that the agent has stored.
     """
 
     id: UUID

@@ -37,8 +37,8 @@ log = get_logger(__name__)
 ON_TIME = timedelta(minutes=2)
 """A tick that is later than this counts as missed."""
 COUNTED = 1000
-"""How many skipped ticks are counted at most."""
-# Bounds the history of a schedule that runs each minute to less than a day.
+"""The maximum number of skipped ticks that is counted."""
+# Limits the history of a schedule. If a schedule runs each minute, this is less than a day.
 KEPT_RUNS = 1000
 BATCH_SIZE = 20
 
@@ -68,7 +68,7 @@ def run_due_schedules(scheduler: Scheduler) -> int:
             due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
         return sum(_run_if_due(scheduler, schedule_id) for schedule_id in due)
 
-    # Schedules that another process runs make a batch short; the next sweep runs the rest.
+    # A batch is short if another process runs some of its schedules. The next sweep runs the remaining schedules.
     return drain(batch, size=BATCH_SIZE)
 
 
@@ -93,14 +93,14 @@ def _run(session: Session, scheduler: Scheduler, row: Row[Any]) -> None:
     if passed_over and not _is_known(session, row.id, row.next_at):
         tick = cron.last_until(row.now, since=row.next_at, limit=1)[0]
         _note(session, row.id, tick, RunState.SKIPPED, passed_over=passed_over - 1)
-    # From now and not from the last tick: missed ticks have been handled above.
+    # Compute the next tick from now and not from the last tick, because missed ticks have been handled above.
     next_at = {"next_at": cron.next_after(row.now)}
     session.execute(update(schedules).where(schedules.c.id == row.id).values(next_at))
     _forget_old_runs(session, row.id)
 
 
 def choose_ticks(cron: Cron, schedule: Any, now: datetime) -> tuple[Sequence[datetime], int]:
-    """Return the ticks since `next_at` to run, the earliest first, and the number of those that are skipped."""
+    """Return the ticks since `next_at` to run, the earliest first, and the number of skipped ticks."""
     due = list(cron.last_until(now, since=schedule.next_at, limit=COUNTED))
     if len(due) < COUNTED and schedule.next_at not in due and cron.is_tick(schedule.next_at):
         due.append(schedule.next_at)  # a backward search misses it if the clock was set back by half an hour
@@ -115,11 +115,11 @@ def choose_ticks(cron: Cron, schedule: Any, now: datetime) -> tuple[Sequence[dat
 
 
 def _begin(session: Session, scheduler: Scheduler, row: Row[Any], tick: datetime, passed_over: int) -> None:
-    """Create the task of a tick, or record why that is not possible."""
+    """Create the task of a tick. If this is not possible, record the tick as refused, with the reason."""
     if _is_known(session, row.id, tick):
         return  # the database's clock was set back
     try:
-        # A savepoint: a refusal undoes the task and is still recorded.
+        # Use a savepoint, so that a refusal undoes the task but can still be recorded.
         with session.connection.begin_nested():
             task_id = _send(session, scheduler, row, tick)
     except ServiceUnavailable:
@@ -142,7 +142,7 @@ def _is_known(session: Session, schedule_id: UUID, tick: datetime) -> bool:
 
 
 def _send(session: Session, scheduler: Scheduler, row: Row[Any], tick: datetime) -> UUID:
-    """Send the schedule's message by its agent's service account, for the receiving identity if it has one."""
+    """Send the schedule's message as the agent's service account, for the receiving identity of the schedule if set."""
     message = _message(row, tick)
     on_behalf = OnBehalf(
         owner_id=row.principal_id,
@@ -220,7 +220,7 @@ _OLDEST = text("SELECT id FROM schedules WHERE next_at <= clock_timestamp() ORDE
 _HEADS = first_of_each(
     table="schedules", tenant="deployment_id", ready="next_at IS NOT NULL", order="next_at"
 )
-# Organizations take turns, however many deployments they have.
+# Selects round robin among organizations, regardless of the number of their deployments.
 FAIR = f"""
 SELECT due.id FROM ({_HEADS}) due JOIN deployments ON deployments.id = due.tenant
 ORDER BY row_number() OVER (PARTITION BY deployments.organization_id ORDER BY due.place, random()), random()

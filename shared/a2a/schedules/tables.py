@@ -1,7 +1,7 @@
 """The tables of schedules and their runs (migrations 0009, 0020).
 
-`next_at` is the next tick, NULL while the schedule is disabled or has none. A tick has one row, written with its task,
-so no tick runs twice.
+`next_at` is the next tick, or NULL if the schedule is disabled or has no next tick. Each tick has one unique row, which
+is written in the transaction that creates the tick's task. So no tick runs twice.
 """
 
 import sqlalchemy as sa
@@ -56,7 +56,7 @@ schedule_runs = sa.Table(
     one_of("state", "started", "refused", "skipped"),
     sa.CheckConstraint("(state = 'started') = (task_id IS NOT NULL)", name="task"),
     sa.CheckConstraint("(state = 'refused') = (code IS NOT NULL)", name="code"),
-    # A second transaction for the same tick fails here, with the task that it created.
+    # A second transaction for the same tick fails here, so its task is rolled back.
     sa.UniqueConstraint("schedule_id", "tick_at"),
     sa.Index("ix_schedule_runs_schedule_id_id", "schedule_id", "id"),
 )
