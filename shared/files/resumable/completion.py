@@ -1,7 +1,8 @@
-"""Complete resumable uploads: the pieces become one version, by the same steps as content of one request.
+"""Complete resumable uploads: store the pieces as one version, by the same steps as an upload in one request.
 
-Permission, credit, deadline, expectations and operationId are checked again, and one transaction inserts the version. A
-crash before it leaves the pieces, and the next attempt completes them; after it the operationId returns the result.
+Permission, credit, deadline, expectations and operationId are checked again, and one transaction inserts the version.
+After a crash before its commit, the pieces still exist and the next attempt completes the upload. After its commit, a
+retry with the same operationId returns the result.
 """
 
 from contextlib import suppress
@@ -24,14 +25,17 @@ from shared.identity.access.callers import Caller
 
 
 def precheck(database: Database, store: BlobStore, caller: Caller, request: Request) -> Prechecked:
-    """Check an upload's parameters before content is received. Raises as `upload` and `replace` do."""
+    """Check an upload's parameters before content is received. Raises the errors of `upload` and `replace`."""
     if isinstance(request, ReplaceRequest):
         return precheck_replace(database, store, caller, request)[1]
     return precheck_upload(database, caller, request)[1]
 
 
 def replay_without_content(store: BlobStore, outcome: Outcome, declared: DeclaredContent) -> Receipt:
-    """Return an operation's result to a request without content. Raises OperationConflict if it declares another."""
+    """Return an operation's result for a request without content.
+
+    Raises OperationConflict if the request declares other content than the operation stored.
+    """
     version = outcome.version
     same = (version.file_name, version.media_type) == (declared.file_name, declared.media_type)
     if not same or declared.sha256 not in (None, version.content_sha256):
@@ -46,13 +50,13 @@ def complete(
     resumable: ResumableUpload,
     revalidate: Revalidate,
 ) -> Receipt:
-    """Store the content as a version; an upload with another digest than declared is cancelled.
+    """Store the content as a version. If the content does not have the declared digest, cancel the upload.
 
     The actor's caller must be bound (`uploads.bound_caller`). Raises InconsistentUploadLength, and as `upload` and
     `replace` do.
     """
     request = resumable.request
-    # The client repeats its last request because the response was lost.
+    # The upload is complete, so the client repeats its last request because the response was lost. Return the result.
     if resumable.is_finished:
         prechecked = precheck(database, store, actor.caller, request)
         if prechecked.outcome is None:
@@ -66,7 +70,7 @@ def complete(
             receipt = replace(database, store, actor, request, receive, revalidate=revalidate)
         else:
             receipt = upload(database, store, actor.caller, request, receive, revalidate=revalidate)
-    # A retry would read the same pieces: only a new upload can send the right content.
+    # Cancel the upload: a retry would read the same pieces, so only a new upload can send the right content.
     except DigestMismatch:
         end(database, resumable.id, UploadState.CANCELLED)
         raise

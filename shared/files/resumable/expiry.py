@@ -17,7 +17,7 @@ from shared.runtime.batches import drain, run_in_batches
 
 BATCH_SIZE = 200
 ENDED_KEPT = timedelta(days=1)
-"""How long an upload that ended still reports that it ended."""
+"""The time for which an ended upload is kept and reports that it has ended."""
 
 _OPEN = "state = 'Receiving'"
 _OLDEST = text(
@@ -39,7 +39,7 @@ def _expire_uploads(context: Context) -> int:
 
 
 def expire_uploads(database: Database) -> int:
-    """Expire each upload that is due, batch by batch, and mark its pieces for deletion; return how many expired."""
+    """Expire each upload that is due, in batches, and mark its pieces for deletion. Return the number of uploads."""
 
     def batch() -> int:
         with database.transaction() as session:
@@ -54,10 +54,10 @@ def expire_uploads(database: Database) -> int:
 
 
 def purge_uploads(database: Database) -> int:
-    """Delete uploads that ended more than a day ago and have no pieces left; return how many."""
+    """Delete uploads that ended more than a day ago and have no pieces left. Return the number of uploads."""
     long_ago = func.now() - literal(ENDED_KEPT)
     limit = bindparam("limit", type_=Integer)
-    # The row is what the collector finds the pieces by.
+    # Keep the row as long as there are pieces: by this row the collector finds them.
     has_pieces = exists().where(ended_content.c.id == uploads.c.id)
     old = select(uploads.c.id).where(uploads.c.ended_at < long_ago, ~has_pieces).limit(limit)
     forget = delete(uploads).where(uploads.c.id.in_(old))

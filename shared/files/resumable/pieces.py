@@ -1,8 +1,8 @@
-"""The content of a resumable upload: pieces, each a blob of its own, durable before the offset moves.
+"""The content of a resumable upload: a sequence of pieces. Each piece is a blob and is durable before the offset moves.
 
-One statement inserts a piece's blob and moves the offset, if the request still has the upload's lease and the offset is
-where the piece begins. After an interruption everything up to the last received byte is kept. A process that crashes
-leaves its unfinished piece to the sweeps of uploads (`staging.py`), and loses nothing that it had acknowledged.
+One statement inserts a piece's blob and moves the offset, if the request still has the upload's lease and the offset
+is where the piece begins. After an interruption everything up to the last received byte is kept. If the process
+crashes, its unfinished piece is deleted like any crashed upload (`staging.py`), but no acknowledged byte is lost.
 """
 
 from contextlib import closing
@@ -36,10 +36,10 @@ from shared.identity.access.callers import Caller
 from shared.identity.access.permissions import Permission
 from shared.identity.authentication.revalidation import authority
 
-# One part on S3, so a piece needs one buffer and one request.
+# The size of one part on S3, so that a piece needs only one buffer and one request.
 PIECE_BYTES = 8 << 20
 PIECE_SECONDS = 2.0
-"""The longest time for one piece, so that a connection that stalls loses no more than that."""
+"""The longest time to receive a piece. If the process crashes, only bytes of this time are lost."""
 BUFFER_BYTES = 256 << 10
 
 _ADVANCE = """
@@ -77,10 +77,11 @@ def append(
     time_limit_seconds: float,
     revalidate: Revalidate,
 ) -> int:
-    """Store the content of a body, and return the upload's new offset; the caller must be bound.
+    """Store the content of a body, and return the upload's new offset.
 
-    Raises MismatchingUploadOffset if another request took the upload over, InconsistentUploadLength for more than
-    byteSize, BlobStoreUnavailable, StorageFull, and the error of the body after storing what came before it.
+    `caller` must be the result of `uploads.bound_caller`. If the body ends with an error, the bytes before the error
+    are stored and the error is raised. Raises MismatchingUploadOffset if another request took the upload over,
+    InconsistentUploadLength if the content exceeds byteSize, BlobStoreUnavailable, StorageFull.
     """
     buffer = memoryview(bytearray(BUFFER_BYTES))
     authorize_again = partial(_authorize_again, revalidate, caller, upload)
@@ -94,7 +95,7 @@ def append(
             database, store, size=AtMost(room), time_limit_seconds=time_limit_seconds, is_piece=True
         ) as staged:
             size, failure, is_end = _receive(staged, body, buffer, room)
-            # A body without bytes needs no piece.
+            # Store no piece if the body has no bytes.
             if size:
                 staged.seal()
                 values = _values(caller, upload, offset, kept)
@@ -107,7 +108,7 @@ def append(
 
 
 def assemble(database: Database, store: BlobStore, upload: ResumableUpload, sink: Sink) -> ReceivedContent:
-    """Write the whole content into a sink, hashed and counted on the way.
+    """Write the whole content into a sink, and hash and count it. Return its description.
 
     Raises DigestMismatch, OperationInProgress if another request completes the upload at this moment, BlobDamaged,
     BlobStoreUnavailable.
@@ -115,7 +116,7 @@ def assemble(database: Database, store: BlobStore, upload: ResumableUpload, sink
     digest, size = sha256(), 0
     sink.open()
     for row in _find_pieces(database, upload):
-        # A piece without a row or pending deletion: another request has completed or ended the upload meanwhile.
+        # A piece has no row or is pending deletion, so another request has completed or ended the upload since.
         if row.state is None or row.state == "doomed" or row.offset_bytes != size:
             raise OperationInProgress
         with closing(_chunks(store, row)) as chunks:
@@ -145,7 +146,8 @@ def _receive(
 ) -> tuple[int, DomainError | None, bool]:
     """Receive one piece; return its size, the error of the body, and whether the body has ended."""
     size, ends_at = 0, monotonic() + PIECE_SECONDS
-    # The first bytes may take any time: the deadline of the body ends a sender that sends nothing.
+    # Wait for the first bytes without a limit here: if the sender sends nothing, the deadline of the body ends the
+    # request.
     while size < room and (size == 0 or monotonic() < ends_at):
         try:
             read = body.readinto(buffer[: room - size])
@@ -208,7 +210,7 @@ def _find_pieces(database: Database, upload: ResumableUpload) -> list[Any]:
 
 
 def _chunks(store: BlobStore, row: Any) -> Any:
-    """Read one piece; if staged content cannot be read, place it first instead of waiting for a worker."""
+    """Yield the content of one piece. If the store cannot read staged content, place the piece first."""
     if row.state == "staged" and not store.can_read_staged(row.blob_id):
         blob = Blob(
             version_id=row.blob_id, size_bytes=row.byte_size, upload_id=row.upload_id, checksum=row.checksum

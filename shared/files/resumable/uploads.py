@@ -1,7 +1,7 @@
-"""Resumable uploads: the parameters are fixed at the beginning; content is received and stored piece by piece.
+"""Resumable uploads. The first request fixes the parameters; the content is then received and stored in pieces.
 
-Each request takes the upload's lease, and so takes it from each older request: one that hangs can add nothing any more.
-The offset counts durable bytes (`pieces.py`).
+Each request takes the upload's lease from all older requests, so an older request that hangs cannot add content any
+more. The offset is the number of durable bytes (`pieces.py`).
 """
 
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class UploadState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredContent:
-    """The description of content before it is received; `sha256` only if its digest was sent."""
+    """The description of content before it is received. `sha256` is None if the client sent no digest."""
 
     file_name: str
     media_type: str
@@ -59,7 +59,7 @@ class DeclaredContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadLimits:
-    """How long an upload is kept, and how many may be unfinished."""
+    """The time for which an upload is kept, and the most uploads that may be unfinished."""
 
     kept: timedelta
     per_caller: int
@@ -68,7 +68,7 @@ class UploadLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumableUpload:
-    """An upload at the moment when the request took its lease."""
+    """The state of an upload at the time when a request took its lease."""
 
     id: UUID
     state: UploadState
@@ -97,12 +97,12 @@ def begin(
     declared: DeclaredContent,
     limits: UploadLimits,
 ) -> ResumableUpload:
-    """Create an upload that was checked, or return the one that an earlier request with its operationId began.
+    """Create an upload that was checked, or return the upload that an earlier request with the same operationId began.
 
-    Raises OperationConflict if that one has other parameters, TooManyUploads.
+    Raises OperationConflict if the earlier request had other parameters, TooManyUploads.
     """
     with database.transaction() as session:
-        # Count under locks of the payer and of the caller: concurrent beginnings must not exceed a limit together.
+        # Lock the payer and the caller before counting, so that concurrent requests cannot exceed a limit together.
         for counted in (prechecked.payer_id, prechecked.operation.executor_id):
             take_for(session, AdvisoryLock.RESUMABLE_UPLOADS, counted)
         row = _find_open(session, prechecked)
@@ -117,8 +117,9 @@ def begin(
 
 
 def take_over(database: Database, caller: Caller, upload_id: UUID) -> ResumableUpload:
-    """Take the lease of an upload of the caller. Raises UploadNotFound, UploadEnded."""
-    # A new lease makes each older request's next piece fail: its sender has lost the connection and begun again.
+    """Take the lease of one of the caller's uploads. Raises UploadNotFound, UploadEnded."""
+    # Write a new lease, so that pieces of older requests fail: their client has lost the connection and sent a new
+    # request.
     mine = (uploads.c.id == upload_id, uploads.c.executor_id == caller.executor.id)
     taken = update(uploads).where(*mine).values(lease=uuid4()).returning(*_COLUMNS)
     with database.autocommit() as session:
@@ -127,7 +128,7 @@ def take_over(database: Database, caller: Caller, upload_id: UUID) -> ResumableU
 
 
 def get_upload(database: Database, caller: Caller, upload_id: UUID) -> ResumableUpload:
-    """Return an upload of the caller without taking its lease. Raises UploadNotFound, UploadEnded."""
+    """Return one of the caller's uploads without taking its lease. Raises UploadNotFound, UploadEnded."""
     mine = (uploads.c.id == upload_id, uploads.c.executor_id == caller.executor.id)
     with database.autocommit() as session:
         row = session.execute(select(*_COLUMNS).where(*mine)).one_or_none()
@@ -135,7 +136,7 @@ def get_upload(database: Database, caller: Caller, upload_id: UUID) -> Resumable
 
 
 def bound_caller(revalidator: CallerRevalidator, caller: Caller, upload: ResumableUpload) -> Caller:
-    """Return the caller with the owner and payer of the upload's beginning, as their rows are now.
+    """Return the caller with its present rights, and with the owner and payer that the upload had when it began.
 
     Raises AttributionInvalid, AttributionMismatch, OrganizationSuspended.
     """
@@ -147,18 +148,18 @@ def bound_caller(revalidator: CallerRevalidator, caller: Caller, upload: Resumab
 
 
 def end(database: Database, upload_id: UUID, state: UploadState) -> None:
-    """End an upload and mark its pieces for deletion; an upload that has ended stays as it is."""
+    """End an upload and mark its pieces for deletion. An upload that has already ended does not change."""
     with database.transaction() as session:
         end_all(session, [upload_id], state)
 
 
 def end_all(session: Session, upload_ids: list[UUID], state: UploadState) -> list[UUID]:
-    """End the open ones of these uploads and return them; more than AT_ONCE pieces are left to the collector."""
+    """End the uploads that are open and return their ids. The collector marks pieces beyond the first AT_ONCE."""
     ended = update(uploads).where(uploads.c.id.in_(upload_ids), _RECEIVING)
     values = ended.values(state=state.value, ended_at=func.now())
     rows = session.execute(values.returning(uploads.c.id, uploads.c.organization_id))
     found = {row.id: row.organization_id for row in rows}
-    # In its own statement after the row locks, so that it sees a piece that was being added until then.
+    # Use a separate statement after the rows are locked, so that it sees a piece that another request has just added.
     few = select(pieces.c.blob_id).where(pieces.c.upload_id.in_(list(found))).limit(AT_ONCE)
     forgotten = pieces.delete().where(pieces.c.blob_id.in_(few)).returning(pieces.c.blob_id)
     gone = list(session.execute(forgotten).scalars())
@@ -179,7 +180,7 @@ _COLUMNS = (
 
 
 def _find_open(session: Session, prechecked: Prechecked) -> Any:
-    """Return the open upload of an operation and take its lease; end one that has expired."""
+    """Return the open upload of an operation, and take its lease. If the upload has expired, end it instead."""
     operation = prechecked.operation
     key = (
         uploads.c.executor_id == operation.executor_id,
@@ -233,12 +234,12 @@ def _row(
 
 
 def _require_open(row: Any, caller: Caller) -> ResumableUpload:
-    """Return the upload of a row. Raises UploadNotFound for another owner than the attribution's, UploadEnded."""
+    """Return the upload of a row. Raises UploadNotFound if its owner is not the attribution's owner, UploadEnded."""
     is_attributed = caller.proof is not None and caller.proof.attribution is not None
     if row is None or (is_attributed and caller.owner is not None and caller.owner.id != row.owner_id):
         raise UploadNotFound
     upload = _read(row)
-    # Past its deadline it has ended, although the sweep has not marked it yet.
+    # Treat an upload that is past its deadline as ended, even if the sweep has not marked it yet.
     is_over = upload.state is UploadState.RECEIVING and upload.seconds_left <= 0
     if is_over or upload.state in (UploadState.CANCELLED, UploadState.EXPIRED):
         raise UploadEnded
