@@ -1,16 +1,16 @@
-"""The port through which the files domain stores bytes: what a blob store guarantees, and how it may fail.
+"""The interface of blob stores, through which the files domain stores bytes: its guarantees and its errors.
 
-A blob is the content of one version, under a key made from that version's id, which is never shared and never reused;
-so a removal is exact and needs no reference counts. The state of a blob is its row in the database. Each verb may be
-repeated after a crash at any point:
+A blob is the content of one version. Its key contains the version's id, and no other blob ever has the same key, so a
+removal needs no reference counts. The blob's row in the database has its state. Each method may be repeated after a
+crash at any point:
 
     (record) → begin → (record its id) → receive → write … → seal → (commit the row) → release → place → open … → remove
                                             └── discard, on any failure before the commit
 
 Committed content is never lost, and uncommitted content is always found again, if the caller keeps this order:
 
-- `discard` only while no commit was attempted. After a commit with unknown outcome, `release`: if there is a row, the
-  bytes are kept; if there is none, a sweep deletes them.
+- Call `discard` only if no commit was attempted. After a commit with unknown outcome, call `release`: if the commit
+  inserted a row, the bytes are kept; otherwise a sweep deletes the bytes.
 - Delete a blob's row only after `remove` returned without naming that blob.
 - `BlobMissing` raises an alarm and a retry; it is never a reason to delete a row.
 
@@ -36,11 +36,11 @@ class BlobStoreUnavailable(ServiceUnavailable):
 
     code = "blob_store_unavailable"
     is_wrong = False
-    """Whether a store responded that is not the one of this database."""
+    """Whether the store that responded is not the store of this database."""
 
     @classmethod
     def wrong(cls, detail: str) -> Self:
-        """Return the error of a store that is not the one of this database."""
+        """Return the error for a store that is not the store of this database."""
         error = cls(detail)
         error.is_wrong = True
         return error
@@ -117,7 +117,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """The size of content of unannounced length: at most so many bytes."""
+    """The size of content whose length was not announced: at most so many bytes."""
 
     size_bytes: int
 
@@ -152,7 +152,7 @@ class Receiver(Protocol):
         """Release the bytes after the commit or an attempt at one: from now on sweeps may check them."""
 
     def discard(self) -> None:
-        """Delete what was received; after `release` or another discard do nothing. Never raises."""
+        """Delete the received bytes. After `release` or an earlier `discard`, do nothing. Never raises."""
 
 
 class BlobReader(Protocol):

@@ -1,9 +1,9 @@
-"""Mark the content of ended files and uploads for deletion: a little at once, much in batches.
+"""Mark the content of ended files and uploads for deletion, in batches if there is much of it.
 
-A file ends with one small transaction, and so does a resumable upload: from its commit readers are refused and charges
-end. Up to AT_ONCE versions or pieces are marked in that transaction. For more, a row in `ended_content` remains, and
-the collector marks them in batches, by organizations and then files in turn (`shared/fairness/fair_queueing.py`). A
-batch and its progress are one transaction, so a crash loses nothing.
+A file or a resumable upload ends with one small transaction. After its commit, readers are refused and charges end. The
+transaction marks up to AT_ONCE versions or pieces for deletion. If there are more, it inserts a row in `ended_content`,
+and the collector marks them in batches. Organizations take turns, and so do the files of each organization
+(`shared/fairness/fair_queueing.py`). One transaction writes a batch and its progress, so a crash loses nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class EndedFile:
 
 
 def mark_for_deletion(session: Session, file: EndedFile) -> None:
-    """Mark all versions of a file for deletion if there are few, else leave them to the collector."""
+    """Mark all versions of a file for deletion. If there are more than AT_ONCE, leave them to the collector."""
     if split_by_size([file])[0]:
         of_file = select(versions.c.id).where(versions.c.file_id == file.id)
         marked = update(blobs).where(blobs.c.version_id.in_(of_file))
@@ -57,7 +57,8 @@ def split_by_size(ended: Sequence[EndedFile]) -> tuple[list[EndedFile], list[End
     few: list[EndedFile] = []
     many: list[EndedFile] = []
     held = 0
-    # The smallest first, so that one huge file leaves the others to this transaction.
+    # Begin with the smallest, so that one file with very many versions does not exclude all others from this
+    # transaction.
     for file in sorted(ended, key=lambda each: each.versions):
         held += file.versions
         (few if held <= AT_ONCE else many).append(file)
@@ -79,7 +80,7 @@ _HEAD = next_round_robin(
     table="ended_content", tenant="organization_id", member="id", ready="true", order="created_at"
 )
 _CLAIM = text(f"SELECT head.*, kind FROM ({_HEAD}) AS head JOIN ended_content USING (id)")  # noqa: S608 (from the code)
-# In its own statement after the lock, so that it sees the progress of the batch before.
+# Use a separate statement after the lock, so that it sees the progress of the previous batch.
 MARK_VERSIONS = """
 WITH next AS (
     SELECT version.id, version.revision FROM ended_content AS file CROSS JOIN LATERAL (
@@ -112,7 +113,7 @@ _MARK = {ContentKind.FILE: text(MARK_VERSIONS), ContentKind.UPLOAD: text(MARK_PI
 
 
 def claim_ended_content(database: Database, *, limit: int, lease: timedelta) -> list[Blob]:
-    """Mark up to `limit` more blobs of ended content for deletion, and claim them; fewer if no more are left."""
+    """Mark up to `limit` more blobs of ended content for deletion, claim them, and return them."""
     claimed: list[Blob] = []
     while len(claimed) < limit:
         found = _claim_next(database, {"limit": limit - len(claimed), "lease": lease})

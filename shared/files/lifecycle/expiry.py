@@ -1,8 +1,9 @@
-"""End files that are past their deadline, and remove their bytes.
+"""End files whose deadline has passed, and remove their bytes.
 
-No reader depends on this sweep: each read compares the deadline with the clock. The sweep reads the index of deadlines
-from its lower end, some files of each organization in a batch if more are due. It checks the deadline again under the
-row's lock: a renewal that came first wins.
+Readers do not depend on this sweep, because each read compares the deadline with the clock. The sweep reads the index
+of deadlines, the earliest first. If more files are due than a batch can hold, a batch has some files of each
+organization. The sweep checks the deadline again after it has locked the row, because a renewal may have committed
+before.
 """
 
 from collections.abc import Sequence
@@ -51,8 +52,9 @@ FROM due WHERE files.id = due.id RETURNING files.id, files.organization_id, file
 """
 )
 
-# In its own statement after the locks: the snapshot of _END may be older than the last replace of a file, and the bytes
-# of a version that it does not see would stay for ever. It also takes the lease, which saves the collector's claim.
+# Use a separate statement after the rows are locked: the snapshot of _END may be older than the last replace of a file,
+# and the bytes of a version that _END does not see would never be removed. This statement also takes the lease, so that
+# the collector need not claim the blobs.
 
 _MARK = text(
     """
@@ -70,7 +72,7 @@ def _expire_due(context: StoreContext) -> int:
 
 
 def expire_due(database: Database, store: BlobStore) -> int:
-    """End each file that is past its deadline, batch by batch until none is left; return how many ended."""
+    """End each file whose deadline has passed, in batches. Return the number of ended files."""
 
     def batch() -> int:
         expired, marked = _expire(database)
@@ -86,7 +88,7 @@ def _expire(database: Database) -> tuple[int, Sequence[Blob]]:
         due = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
         ids = {"ids": [str(file_id) for file_id in due]}
         ended = [EndedFile(**row) for row in session.execute(_END, ids).mappings()] if due else []
-        # Marking a file of many versions here would hold the locks of the whole batch.
+        # Leave files with many versions to the collector: marking them here would hold the locks of the batch for long.
         few, many = split_by_size(ended)
         enqueue_for_collection(session, ContentKind.FILE, {file.id: file.organization_id for file in many})
         values = {"file_ids": [str(file.id) for file in few], "lease": LEASE}

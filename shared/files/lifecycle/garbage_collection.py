@@ -1,4 +1,4 @@
-"""Garbage collection: remove the bytes of unreachable content, then their rows.
+"""Garbage collection: remove the bytes of unreachable content, and then the blob rows.
 
 Only rows decide what is garbage. A row pending deletion is claimed with a lease, its bytes are removed durably, and the
 row is deleted last: after a crash in between, the removal is repeated and succeeds on absent bytes.
@@ -25,7 +25,7 @@ from shared.runtime.batches import drain, run_in_batches
 log = get_logger(__name__)
 
 BATCH_SIZE = 500
-# Removing a batch on S3 may take minutes.
+# The lease is long because the removal of a batch on S3 may take minutes.
 LEASE = timedelta(minutes=5)
 _CLAIM = text(
     """
@@ -52,8 +52,8 @@ def _collect_doomed(context: StoreContext) -> int:
 
 
 def collect_garbage(database: Database, store: BlobStore) -> int:
-    """Remove all content that is pending deletion or has ended, batch by batch; return how many blobs were removed."""
-    # Before the store is checked: this needs only the database.
+    """Remove all content that is pending deletion or has ended, in batches. Return the number of removed blobs."""
+    # Do this before the store is checked, because it needs only the database.
     _give_up_dead_receptions(database)
     store.require()
     removed = 0
@@ -69,7 +69,7 @@ def collect_garbage(database: Database, store: BlobStore) -> int:
 
 
 def remove_claimed(database: Database, store: BlobStore, claimed: Sequence[Blob]) -> int:
-    """Remove the bytes of blobs that the caller has leased, then their rows; return how many."""
+    """Remove the bytes of blobs that the caller has leased, and then their rows. Return the number of blobs."""
     failures = store.remove(claimed)
     failpoints.hit("collection.removed")
     removed = [blob.version_id for blob in claimed if blob.version_id not in failures]

@@ -1,9 +1,9 @@
-"""Move committed content to its final place: the worker's half of every write.
+"""Move committed content to its final place. Workers do this after every write.
 
-Staged rows are claimed in batches with a lease, placed, and marked live. Each step may be repeated: a worker that
-crashes leaves leases that expire, and placing what is placed succeeds. Content that is deleted meanwhile is no
-longer `staged` and belongs to the collector, which removes from staging first and from the final place second, so that
-no late placement restores it.
+Staged rows are claimed in batches with a lease; their blobs are placed, and the rows are marked live. Each step may
+be repeated: the leases of a crashed worker expire, and placing a placed blob succeeds. If content is deleted before
+it is placed, its row is no longer `staged` and the collector removes the bytes. The collector removes them from
+staging before the final place, so that a late placement cannot restore them.
 """
 
 import time
@@ -32,7 +32,7 @@ log = get_logger(__name__)
 # Longer than a batch takes; short enough to retry a crashed worker's rows within a minute.
 LEASE = timedelta(seconds=60)
 BATCH_SIZE = 100
-# A local placement takes milliseconds, one on S3 up to seconds: poll often at first, then four times a second.
+# Poll often at first, because a local placement takes milliseconds. Then poll four times a second, for S3.
 _POLL_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.25)
 
 _FREE = "state = 'staged' AND (lease_until IS NULL OR lease_until < now())"
@@ -88,7 +88,7 @@ def _place_staged(context: StoreContext) -> int:
 
 
 def place_staged(database: Database, store: BlobStore) -> int:
-    """Place all staged content, batch by batch until none is unclaimed; return how many blobs were placed."""
+    """Place all staged content that no other worker has claimed, in batches. Return the number of placed blobs."""
     store.require()
     placed = 0
 
@@ -98,15 +98,15 @@ def place_staged(database: Database, store: BlobStore) -> int:
         placed += _place(database, store, claimed) if claimed else 0
         return found
 
-    # Content that is staged after the last claim has a message of its own.
+    # Stop after the last batch: a separate message is sent for content that is staged later.
     drain(batch, size=BATCH_SIZE)
     return placed
 
 
 def wait_while_staged(database: Database, version_id: UUID, wait_seconds: float) -> bool:
-    """Wait, for `wait_seconds` at most, while a version's content is staged; return whether it still is.
+    """Wait at most `wait_seconds` while a version's content is staged. Return whether the content is still staged.
 
-    Content that was placed or removed needs no more waiting.
+    The wait ends when the content was placed or removed.
     """
     deadline = time.monotonic() + wait_seconds
     attempt = 0
@@ -132,7 +132,7 @@ def blob_of(row: Any) -> Blob:
 
 
 def _claim(database: Database) -> tuple[int, Sequence[Blob]]:
-    """Claim a batch; return how many rows were found, and those that no other worker claimed."""
+    """Claim a batch. Return the number of rows found, and the blobs that no other worker had claimed."""
     with database.transaction() as session:
         found = select_round_robin(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
         values = {"ids": [str(at) for at in found], "lease": LEASE}
@@ -146,7 +146,7 @@ def _place(database: Database, store: BlobStore, claimed: Sequence[Blob]) -> int
     failpoints.hit("placement.placed")
     placed = [blob.version_id for blob in claimed if blob.version_id not in failures]
     with database.autocommit() as session:
-        # Only rows still `staged`: those deleted meanwhile belong to the collector.
+        # Mark only rows that are still `staged`: content that was deleted since its claim belongs to the collector.
         session.execute(_LIVE, {"placed": placed})
         _report_failures(session, failures)
     failpoints.hit("placement.recorded")

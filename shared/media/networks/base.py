@@ -1,4 +1,4 @@
-"""The port of a messaging network: how it signs, how its webhooks are parsed, and where its media is.
+"""The interface of a messaging network's adapter: signatures, parsing of webhooks, and location of media.
 
 `respond`, `accounts`, `attachments` and `messages` run in the web process on a verified request and do no I/O.
 `locate` runs in a worker and may call the network's API.
@@ -33,7 +33,8 @@ class NetworkSetting:
     name: str
     description: str
     kind: SettingKind = SettingKind.SECRET
-    # At least 16 characters: a shorter secret could be guessed. All printable, since it may be sent in a header.
+    # Require 16 characters, because a shorter secret could be guessed. Permit only printable characters, because the
+    # secret may be sent in a header.
     pattern: re.Pattern[str] = re.compile(r"[\x21-\x7e]{16,512}")
     """Matches a valid value in full; an address has further checks."""
     default: str | None = None
@@ -55,7 +56,7 @@ class Network(Protocol):
     title: str
     """The network's own name."""
     callback: str
-    """Where, at the network, the webhook address is entered."""
+    """The place in the network's own settings where an operator enters the URL of the webhook."""
     settings: Sequence[NetworkSetting]
     """The required and optional settings."""
     signature: WebhookSignature
@@ -68,13 +69,13 @@ class Network(Protocol):
         """Return a verified body split by account; several parts if the network combines accounts."""
 
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
-        """Return the attachments of a verified request; none if it announces something else."""
+        """Return the attachments of a verified request; none if the request announces no attachments."""
 
     def messages(self, request: WebhookRequest) -> Sequence[NetworkMessage]:
-        """Return what people wrote in a verified request, without the app's own messages and later edits."""
+        """Return the messages of persons in a verified request. The app's own messages and later edits are left out."""
 
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
-        """Return where the bytes are now.
+        """Return the present URL of the bytes, and the headers to request them.
 
         Raises the errors of `shared/media/errors.py` and `shared/egress/errors.py`.
         """

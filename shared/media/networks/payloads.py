@@ -1,7 +1,7 @@
-"""Read a network's JSON without trusting its shape: a missing or wrongly typed value is left out.
+"""Read a network's JSON without trusting its structure. A missing or wrongly typed value is left out.
 
-Documents change, and an error would make the network repeat the webhook for hours. Text that Postgres cannot store
-(NUL, half of a surrogate pair) counts as missing.
+Networks change the structure of their JSON, and after an error response a network would repeat the webhook for hours.
+Text that Postgres cannot store (NUL, half of a surrogate pair) is treated as missing.
 """
 
 import base64
