@@ -28,7 +28,7 @@ from shared.models.settlements import Settlements
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviors:
-    """The behaviors of a process by kind, and the model calls of those that need them."""
+    """The behaviors of a process by kind, and the object with which the model behavior calls models."""
 
     by_kind: Mapping[BehaviorKind, Behavior]
     calls: ModelCalls

@@ -1,4 +1,4 @@
-"""The behavior of a deployment that has its own server: it is created and deleted with the deployment's endpoint."""
+"""Create and delete the remote behavior of a deployment, together with the deployment's endpoint."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -28,7 +28,7 @@ def install_remote_behavior(session: Session, deployment_id: UUID) -> None:
     lock_deployment(session, deployment_id)
     if session.execute(_of(deployment_id)).first() is not None:
         return
-    # An administrator's behavior may have this name.
+    # A behavior of an administrator may already have the name, so check it.
     require_free_name(session, deployment_id, NAME, None)
     unset_default(session, deployment_id)
     session.execute(

@@ -1,7 +1,7 @@
-"""Play a script: the steps for a message, in order, through questions and their replies.
+"""Play a script: yield the steps for a message in order, also across questions to the client.
 
-A script has no memory. The earlier messages of a task are replayed without their updates, up to the question that the
-newest message answers. So any worker can continue after another's death.
+A script stores no state. The earlier messages of a task are replayed without writing updates, up to the question that
+the newest message answers. So any worker can continue a task after the death of another worker.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -30,14 +30,14 @@ _UNMATCHED = ContentTable(text="The script has no rule for this message.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Wait this many seconds; None waits until the turn is stopped."""
+    """Wait for `seconds`. If `seconds` is None, wait until the turn is stopped."""
 
     seconds: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emission:
-    """Emit an update. It is built only when it is due, because building it may store a file."""
+    """Emit an update. The update is built only when it is due, because `make` may store a file."""
 
     make: Callable[[UpdateFactory], Update]
     is_question: bool = False
@@ -63,17 +63,18 @@ Plan: TypeAlias = Generator[Step, Message, ScriptContext]
 
 
 def play(rules: Sequence[RuleTable], messages: Sequence[Message], context: ScriptContext) -> Iterator[Step]:
-    """Yield the steps for the last of a task's messages; the others were answered by earlier turns."""
+    """Yield the steps for the last message of a task. Earlier turns have answered the other messages."""
     plan = _answer(rules, context)
     try:
         step = next(plan)
-        # Replay: earlier turns have written these updates, so the steps are passed over without building them.
+        # Replay the earlier messages: earlier turns have written their updates, so skip these steps without building
+        # the updates.
         for message in messages[1:]:
             while not (isinstance(step, Emission) and step.is_question):
                 step = next(plan)
             step = plan.send(message)
     except StopIteration:
-        # The script was changed since and has no more steps for this task: start it anew with the last message.
+        # The script was changed and has no further step for this task, so start the script with the last message.
         plan = _answer(rules, context.with_message(messages[-1]))
         step = next(plan)
     yield step
@@ -98,7 +99,7 @@ def _steps(steps: Sequence[StepTable], context: ScriptContext, artifact_numbers:
 
 
 def _step(step: StepTable, context: ScriptContext, artifact_numbers: Iterator[int]) -> Plan:
-    """Play one step; `artifact_numbers` count the artifacts without an id through the whole task."""
+    """Play one step. `artifact_numbers` numbers the artifacts without an id, across the whole task."""
     if step.repeat is not None:
         for n in range(1, step.repeat.times + 1):
             context = yield from _steps(step.repeat.steps, context.with_repetition(n), artifact_numbers)
@@ -136,7 +137,7 @@ def _artifact(
     for index in range(len(table.chunks)):
         if index and table.every:
             yield Pause(seconds=table.every)
-        # Not a lambda here: it would see the loop's last index when it is called late.
+        # Call a function and create no lambda here: a lambda would use the loop's last index when it is called later.
         yield _chunk(table, index, context, artifact_id)
 
 

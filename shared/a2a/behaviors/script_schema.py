@@ -1,4 +1,4 @@
-"""The keys of a script and what each may hold; `README.md` documents them for authors.
+"""The keys of a script and their allowed values. `README.md` documents the keys for authors.
 
 Short forms (`status: Looking`, `complete:`) are expanded here. `script_parser.py` checks the order of steps and rules.
 """
@@ -47,7 +47,7 @@ def _base64(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
-        # Authors break long base64 into lines, which `validate` would refuse.
+        # Remove white space, because authors break long base64 into lines and `validate` would refuse the breaks.
         return base64.b64decode("".join(value.split()), validate=True)
     except (binascii.Error, ValueError):
         raise ValueError("must be base64") from None
@@ -59,7 +59,7 @@ def _pattern(value: object) -> object:
     if len(value) > MAX_PATTERN_CHARACTERS:
         raise ValueError(f"must have at most {MAX_PATTERN_CHARACTERS} characters")
     try:
-        # Compiled now: the author gets the line of a wrong expression, and not a failed task.
+        # Compile the expression now, so that its author gets the line of a wrong expression instead of a failed task.
         regex.compile(value)
     except (regex.error, OverflowError, RecursionError) as error:
         raise ValueError(f"is not a regular expression: {error}") from None
@@ -71,12 +71,12 @@ Pattern = Annotated[str, BeforeValidator(_pattern)]
 
 
 class _Table(BaseModel):
-    # An unknown key is a typing mistake, and a conversion (`"5"` to 5) would hide one.
+    # Refuse unknown keys, which are typing mistakes, and conversions (`"5"` to 5), which would hide mistakes.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     def given(self, *names: str) -> list[str]:
-        """Return which of these keys the file has, even without a value."""
-        # Not the values: `complete:` is present and has none.
+        """Return which of these keys the file contains, even if the key has no value."""
+        # Do not check the values: the key `complete:` is present but has no value.
         return [name for name in names if name in self.model_fields_set]
 
     def require_one(self, *names: str) -> None:
@@ -204,7 +204,7 @@ class ErrorTable(_Table):
 
 
 class RepeatTable(_Table):
-    """`repeat`: the same steps several times; `${n}` counts."""
+    """`repeat`: the same steps several times. `${n}` is the number of the repetition."""
 
     times: Annotated[int, Field(ge=0, le=MAX_REPEATS)]
     steps: Annotated[list[StepTable], Field(min_length=1)]

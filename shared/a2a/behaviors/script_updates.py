@@ -1,7 +1,7 @@
 """Build the updates of a script's steps as objects of the protocol.
 
-Ids are derived from the turn, so a turn that is played again produces the same updates. A part with a file stores the
-file first and links to it (`stored_files.py`).
+Ids are derived from the turn, so a turn that is played again produces the same updates. For a part with a file, the
+file is stored first, and the part contains a link to the file (`stored_files.py`).
 """
 
 import random
@@ -33,7 +33,7 @@ class UpdateFactory:
         return Replied(message=self._message(content, context))
 
     def artifact(self, table: ArtifactTable, context: ScriptContext, artifact_id: str) -> ArtifactProduced:
-        """Return a complete artifact, or the one piece that the script sends of it."""
+        """Return the event of an artifact step: a complete artifact, or more parts of an artifact with `append`."""
         parts = table.parts or [_only_part(table)]
         return ArtifactProduced(
             artifact=self._artifact(table, parts, context, artifact_id),
@@ -45,9 +45,9 @@ class UpdateFactory:
     def chunk(
         self, table: ArtifactTable, index: int, context: ScriptContext, artifact_id: str
     ) -> ArtifactProduced:
-        """Return one of an artifact's chunks; the first one has the artifact's description."""
+        """Return one chunk of an artifact. Only the first chunk has the artifact's name and description."""
         chunks = table.chunks or []
-        # Later chunks append parts; repeating the description would only cost bytes.
+        # Later chunks only append parts, so do not repeat the description.
         described = table if index == 0 else ArtifactTable(text="")
         return ArtifactProduced(
             artifact=self._artifact(described, [chunks[index]], context, artifact_id),
@@ -80,7 +80,8 @@ class UpdateFactory:
         self, table: ArtifactTable, parts: list[PartTable], context: ScriptContext, artifact_id: str
     ) -> Artifact:
         parts_made = tuple(self._part(part, context, artifact_id) for part in parts)
-        # An artifact that is one file is described as that file; of several parts each file describes itself.
+        # If the artifact consists of one file, the artifact gets the file's description. With several parts, each part
+        # has the description of its own file.
         described = parts_made[0].metadata or {} if len(parts_made) == 1 and parts[0].file is not None else {}
         metadata = {**described, **(context.fill(table.metadata) or {})}
         return Artifact(

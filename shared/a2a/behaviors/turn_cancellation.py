@@ -1,4 +1,4 @@
-"""Wait for a time, or until a turn is canceled."""
+"""Wait for a number of seconds, or until a turn is canceled."""
 
 import time
 
@@ -24,6 +24,6 @@ class TurnCancellation:
             left = POLL_SECONDS if ends_at is None else ends_at - time.monotonic()
             if left <= 0:
                 return False
-            # Polled: the cancellation is a function of the heartbeat's state, not an event.
+            # Poll, because `is_cancelled` is a function and not an event on which a thread can wait.
             time.sleep(min(left, POLL_SECONDS))
         return True
