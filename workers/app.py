@@ -41,7 +41,7 @@ def _check_broker() -> None:
 @worker_init.connect(weak=False)
 def _bind(sender: Any, **_: Any) -> None:
     """Bind the handlers of this worker's queues. Celery sends this signal after it has parsed the queues' names."""
-    # Check this first: a worker whose database role has no statement limits must not start.
+    # Check this first: a worker with a database role without statement limits must not start.
     refuse_missing_limits(settings, context.database)
     queues = sender.app.amqp.queues.consume_from
     checks: dict[str, Check] = {"database": context.database.check, "broker": _check_broker}

@@ -119,7 +119,7 @@ class CallStrategy:
         self._deferred.clear()
 
     def __call__(self, message: Any, _: Any, ack: Acknowledge, *__: Any) -> None:
-        """Begin the call of a message, or park it. Raises InvalidTaskError if the message is invalid."""
+        """Start the call of a message, or park the call. Raises InvalidTaskError if the message is invalid."""
         try:
             call = read_message(message.headers, message.body, message.delivery_info)
         except (KeyError, TypeError, ValueError) as error:
@@ -148,7 +148,7 @@ class CallStrategy:
             acknowledge()
 
     def _begin_deferred(self) -> None:
-        """Begin deferred calls while threads are free. Called only by the thread of Celery's loop."""
+        """Start deferred calls while threads are free. Called only by the thread of Celery's loop."""
         while self._deferred and not self._is_busy():
             self._begin(*self._deferred.popleft())
 

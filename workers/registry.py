@@ -55,7 +55,7 @@ MODULES = {
 """The modules with the handlers of each queue."""
 
 CONSUMERS = {MODELS[0]: "workers.models", AGENTS: "workers.agents"}
-"""The modules with `add_consumers`, for queues whose work Celery's messages do not carry alone."""
+"""The modules with `add_consumers`, for queues with work that does not come as Celery messages alone."""
 
 CONTENT_QUEUES = frozenset({UPLOADS, RETENTION, MEDIA, AGENTS})
 """The queues with jobs that write, place or remove content."""

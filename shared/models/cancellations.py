@@ -1,4 +1,4 @@
-"""Cancel calls whose clients have left, from a background thread of the web process.
+"""Cancel calls that no client waits for, from a background thread of the web process.
 
 Calls are cancelled in batches, to save round trips to Valkey. While Valkey is unreachable, cancellations are kept and
 retried. Without a cancellation, a worker learns only at its next reply that the client has left.
@@ -21,7 +21,7 @@ BATCH_SECONDS = 0.01
 RETRY_SECONDS = 1.0
 BATCH_SIZE = 500
 MAX_PENDING = 10_000
-"""Maximum number of pending cancellations in one process. More drop the oldest, whose call ends at its next reply."""
+"""Maximum number of pending cancellations. If there are more, the oldest is dropped, and its call ends later."""
 
 
 class Cancellations:

@@ -122,7 +122,7 @@ class StreamPump(Generic[Chunk]):
 
 
 class ModelCall(Generic[Chunk]):
-    """A dispatched call. Whatever the outcome, `relay` settles the call before `relay` itself ends."""
+    """A dispatched call. With any outcome, `relay` settles the call before `relay` itself ends."""
 
     def __init__(self, engine: Engine, leased: LeasedCall, read: Callable[[list[Delta]], Chunk]) -> None:
         self._engine = engine
@@ -156,7 +156,7 @@ class ModelCall(Generic[Chunk]):
                 yield from self._stream(stream, translator)
             # Leave the block first, which releases the slot: the upstream has finished, and settling may take seconds.
             translator.end(received_done_marker=stream.received_done_marker)
-        # Catch BaseException, because a call whose generator is closed (GeneratorExit) must be settled too.
+        # Catch BaseException, because a call with a closed generator (GeneratorExit) must be settled too.
         except BaseException as error:
             known = _as_domain_error(error)
             if self._translator is not None:
@@ -164,7 +164,7 @@ class ModelCall(Generic[Chunk]):
             self._settle(self._failure_outcome(known))
             if isinstance(error, DomainError) or not isinstance(error, Exception):
                 raise
-            # Replace an unknown exception, whose text could disclose internals to the client.
+            # Replace an unknown exception, because its text could disclose internals to the client.
             raise known from error
         self._settle(self._outcome(Status(translator.status), self._provider))
         if translator.failure is not None:
@@ -226,7 +226,7 @@ class ModelCall(Generic[Chunk]):
                 return
 
     def _drain(self, batches: Iterator[list[Event]], translator: Translator) -> None:
-        """Read the rest of a reply whose reader has left, because the last events report the reply's cost."""
+        """Read the rest of a reply after its reader has left, because the last events report the reply's cost."""
         with suppress(DomainError):
             for events in batches:
                 self._feed(events, translator)

@@ -147,7 +147,7 @@ class ModelSlots:
     def taken_over(
         self, call_id: UUID, organization_id: UUID, *, model: str, limit: int | None
     ) -> Iterator[None]:
-        """Take a call's slot over from the web process, renew its lease within the block, then release the slot.
+        """Acquire a call's slot from the web process, renew its lease within the block, then release the slot.
 
         A slot is taken even if the web process's lease has expired or never existed: a running call must count.
         """

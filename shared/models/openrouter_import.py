@@ -152,6 +152,6 @@ def _line(key: str, value: str | int | list[str]) -> str:
 
 def _quoted(text: str) -> str:
     """Return a TOML basic string."""
-    # Write JSON, whose escapes are valid in TOML, but replace lone surrogates and DEL, which TOML does not allow.
+    # Write JSON, because its escapes are valid in TOML, but replace lone surrogates and DEL, which TOML does not allow.
     clean = text.encode("utf-8", "replace").decode()
     return json.dumps(clean, ensure_ascii=False).replace("\x7f", "\\u007f")

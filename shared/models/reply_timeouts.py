@@ -93,7 +93,7 @@ def replies(
 ) -> Generator[Reply | None]:
     """Yield the DATA and END replies of a call as they arrive, and None after each `wait_seconds()` without one.
 
-    A caller whose `wait_seconds()` is zero resumes the iterator when the inbox notifies it, and every `PING_SECONDS`.
+    A caller with a `wait_seconds()` of zero resumes the iterator when the inbox notifies it, and every `PING_SECONDS`.
     The iterator ends after END. Raises CallFailed, CallLost, and ModelsOverloaded if no worker began in time. Close the
     iterator early to cancel the call. Apart from that wait, the iterator neither blocks nor does I/O, because one
     thread serves the responses of all clients (`web/server/response_writer.py`).

@@ -117,7 +117,7 @@ class Settlements:
 
 
 def _log_lost(pending: _PendingSettlement, error: DomainError | None = None) -> None:
-    """Log the token counts of a call whose settlement was dropped. A sweep charges the call by estimate."""
+    """Log the token counts of a call after its settlement was dropped. A sweep charges the call by estimate."""
     counts = pending.outcome.counts
     log.warning(
         "invocation.not_settled",

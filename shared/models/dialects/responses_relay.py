@@ -61,7 +61,7 @@ class ResponsesRelay:
         else:
             kind = event.get("type")
             if (
-                # Ignore an event whose type is unsafe in the `event:` line of a frame: with line breaks, or too long.
+                # Ignore an event with a type unsafe for the `event:` line of a frame: with line breaks or too long.
                 isinstance(kind, str)
                 and kind.isascii()
                 and kind.isprintable()

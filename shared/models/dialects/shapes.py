@@ -150,7 +150,7 @@ def map_of(item: Check) -> Check:
 
 
 def tagged(key: str, variants: Mapping[str, Check], *, otherwise: Check | None = None) -> Check:
-    """Return a check for an object whose value of `key` selects the schema. Unknown values need `otherwise`."""
+    """Return a check for an object in which the value of `key` selects the schema. Unknown values need `otherwise`."""
 
     def check(value: Any) -> None:
         if not isinstance(value, dict):

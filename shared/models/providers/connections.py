@@ -126,7 +126,7 @@ class ChunkDecoder:
 
 
 class GatheringResponse(HTTPResponse):
-    """A response whose `read1` returns the data of all chunks that have arrived. Use no other read method."""
+    """A response with a `read1` that returns the data of all chunks that have arrived. Use no other read method."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
@@ -291,7 +291,7 @@ class ProviderAdapter(HTTPAdapter):
 def _hang_up(connection: socket.socket) -> None:
     """Shut the socket down for both directions. Bytes that have arrived can still be read.
 
-    When the socket is closed, it resets the connection. Without the reset, an upstream whose send buffer is full would
+    When the socket is closed, it resets the connection. Without the reset, an upstream with a full send buffer would
     notice the end of the connection only at its next probe.
     """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_WHEN_CLOSED)

@@ -186,7 +186,7 @@ class CallQueue:
             raise
 
     def requeue_if_lost(self, call: QueuedCall) -> bool:
-        """Put a call that is in no queue at the head of its queue. Return whether the call was in no queue.
+        """Insert a call that is in no queue at the head of its queue. Return whether the call was in no queue.
 
         A call is lost if a worker took its message and died before the call began. Requeueing the call of a slow worker
         is harmless, because the row in Postgres decides which worker may make the call. Makes two round trips at most.
@@ -199,7 +199,7 @@ class CallQueue:
         return True
 
     def requeue(self, call: QueuedCall) -> None:
-        """Put a call at the head of its queue."""
+        """Insert a call at the head of its queue."""
         self._valkey.rpush(key_of(call.queue), write_message(call))
 
     def park(self, call: QueuedCall) -> None:
@@ -223,7 +223,7 @@ class CallQueue:
         self._valkey.delete(*map(_request_key, invocation_ids))
 
     def withdraw(self, *invocation_ids: UUID) -> None:
-        """Cancel calls whose clients have left, whether a worker has begun them or not. Makes two round trips."""
+        """Cancel calls that no client waits for, whether a worker has begun them or not. Makes two round trips."""
         # Set the mark first: a worker that finds no request checks the mark to learn whether the call was cancelled.
         cancel(self._valkey, *invocation_ids)
         self.drop_requests(*invocation_ids)

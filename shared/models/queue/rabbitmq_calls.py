@@ -98,7 +98,7 @@ class BrokeredCallQueue(CallQueue):
         return True
 
     def requeue(self, call: QueuedCall) -> None:
-        """Put a call at the end of its queue: RabbitMQ cannot insert at the head."""
+        """Append a call to its queue: RabbitMQ cannot insert at the head."""
         self._send(call.queue, call)
 
     def park(self, call: QueuedCall) -> None:
