@@ -1,7 +1,7 @@
-"""Map errors of networks' APIs, and keep credentials to the network's own hosts.
+"""Translate errors of networks' APIs, and restrict credentials to the network's own hosts.
 
-A token goes over https only, to hosts of the network or to the server that an operator named. No response or webhook
-changes that.
+A token is sent only over https, and only to hosts of the network or to the server that an operator configured. No
+response or webhook can add another host.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,7 +16,7 @@ from shared.media.networks.webhooks import Payload
 
 _REFUSED = frozenset({401, 403})
 _MISSING = 404
-"""A file that a network announced may take a while to reach the servers that have it."""
+"""The status of a file that a network has announced but that has not yet reached the network's servers."""
 _GONE = 410
 
 
@@ -51,7 +51,7 @@ def trust(hosts: Collection[str], base_url: str) -> frozenset[str]:
 
 
 def require_hosted(url: str, trusted_hosts: Collection[str]) -> None:
-    """Raise SourceElsewhere unless a URL is of these hosts; a leading dot covers a whole domain."""
+    """Raise SourceElsewhere if the host of a URL is not trusted. A leading dot includes all subdomains."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:

@@ -1,6 +1,6 @@
-"""Discord's interactions and webhook events; ordinary messages come over its gateway only.
+"""Discord's interactions and webhook events. Discord sends ordinary messages only over its gateway, not by webhooks.
 
-A link contains its own permission, which ends after about a day (`ex`); a bot's token renews it.
+The link of a file is valid for about a day (until `ex`). The bot's token is needed to renew a link.
 """
 
 import json
@@ -38,7 +38,7 @@ RECEIVED = {"type": 4, "data": {"content": "Received.", "flags": 64}}
 UNCHANGED = {"type": 6}
 NO_CHOICES = {"type": 8, "data": {"choices": []}}
 CLOCK_SKEW_SECONDS = 600
-"""A link is renewed this long before its end, and treated as expired this long after it."""
+"""A link is renewed so many seconds before its expiry, and treated as expired so many seconds after its expiry."""
 _EXPIRY = re.compile(r"[0-9a-f]{1,12}", re.ASCII)
 
 
@@ -75,7 +75,7 @@ class Discord:
         # Type 0 is the ping of webhook events, type 1 that of interactions.
         if kind == 0 or "event" in payload:
             return WebhookResponse(body=b"", media_type="application/json", status=204)
-        # Every interaction needs a response at once; without one Discord shows its sender an error.
+        # Respond to every interaction: without a response, Discord shows an error to the sender.
         responses = {PING: PONG, COMPONENT: UNCHANGED, AUTOCOMPLETE: NO_CHOICES}
         answer = responses.get(kind, RECEIVED) if isinstance(kind, int) else RECEIVED
         return WebhookResponse(body=json.dumps(answer).encode(), media_type="application/json")
@@ -111,7 +111,7 @@ class Discord:
         left_seconds = _left_seconds(url)
         if left_seconds < CLOCK_SKEW_SECONDS and "botToken" in credentials:
             return Source(url=_renew(url, credentials, ask))
-        # Within the clock skew the link is tried: it may still be valid.
+        # Treat a link as expired only after the clock skew, because it may still be valid until then.
         if left_seconds < -CLOCK_SKEW_SECONDS:
             raise SourceGone
         return Source(url=url)
@@ -119,7 +119,7 @@ class Discord:
 
 def _message(message: Payload, text: object, author: Payload) -> Iterator[NetworkMessage]:
     message_id = as_id(message.get("id"))
-    # Other bots are left out: two agents would answer each other for ever.
+    # Leave out messages of other bots, because two agents would answer each other forever.
     if message_id is not None and author.get("bot") is not True:
         yield NetworkMessage(
             message_id=message_id,

@@ -1,7 +1,7 @@
-"""Verify webhook signatures: each network declares how it signs, and `verify` checks it.
+"""Verify webhook signatures. Each network declares its form of signature, and `verify` checks a request against it.
 
 The OpenAPI document, the README's table and the tests derive from the declaration. A signed timestamp always has a
-replay window. Headers are hostile input: nothing here raises anything but SignatureInvalid.
+replay window. Headers may be hostile, so the functions of this module raise no error except SignatureInvalid.
 """
 
 import base64
@@ -23,7 +23,7 @@ _ED25519 = re.compile(r"[0-9a-fA-F]{128}", re.ASCII)
 
 
 class Subject(StrEnum):
-    """Which property of a request a signed part protects."""
+    """The property of a request that a signed part protects."""
 
     BODY = "body"
     ADDRESS = "address"
@@ -42,13 +42,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timestamp:
-    """The time of sending in Unix seconds, signed as its header has it; valid within the window."""
+    """The signed time of sending in Unix seconds, as text of its header. It is valid within the replay window."""
 
     header: str
     window_seconds: int
 
     def forms(self, request: WebhookRequest) -> Sequence[bytes]:
-        """Return the timestamp. Raises SignatureInvalid if it is outside the window, before or after."""
+        """Return the timestamp. Raises SignatureInvalid if it is before or after the replay window."""
         sent = request.headers.get(self.header.lower(), "")
         if not _SECONDS.fullmatch(sent) or abs(request.received_at - int(sent)) > self.window_seconds:
             raise SignatureInvalid
@@ -59,7 +59,7 @@ BODY = Part(name="the body", subject=Subject.BODY, forms=lambda request: [reques
 
 
 class Algorithm(Protocol):
-    """How a text is signed with a secret."""
+    """An algorithm that signs a text with a secret."""
 
     @property
     def name(self) -> str:
@@ -101,7 +101,7 @@ class Ed25519:
 
     def is_valid(self, sent: str, secret: str, text: bytes) -> bool:
         """Verify with the public key."""
-        # bytes.fromhex() alone would also accept spaces.
+        # Check the format first, because bytes.fromhex() would also accept spaces.
         if not _ED25519.fullmatch(sent):
             return False
         try:
@@ -113,7 +113,7 @@ class Ed25519:
 
 @dataclass(frozen=True, slots=True)
 class SharedSecret:
-    """No signature: the request carries the secret itself."""
+    """The algorithm of a network that sends the secret itself in a header instead of a signature."""
 
     name: str = "the secret itself"
 
@@ -124,7 +124,7 @@ class SharedSecret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handshake:
-    """A GET that checks that an address is ours: it carries a secret in a query parameter."""
+    """A GET request by which a network checks the owner of a webhook's URL; it has a secret in a query parameter."""
 
     parameter: str
     setting: str
@@ -132,7 +132,7 @@ class Handshake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookSignature:
-    """How a network signs its webhooks."""
+    """The form in which a network signs its webhooks."""
 
     header: str
     setting: str
@@ -170,7 +170,7 @@ def verify(signature: WebhookSignature, request: WebhookRequest, credentials: Cr
         token = request.query.get(signature.handshake.parameter, "")
         require_match(token, accepted(credentials, signature.handshake.setting))
         return
-    # One text for each combination of forms: Twilio signs its address with or without the port.
+    # Try each combination of forms, because Twilio signs the URL with or without the port.
     texts = [b"".join(forms) for forms in product(*(_forms(part, request) for part in signature.signed))]
     sent = request.headers.get(signature.header.lower(), "")
     secrets = accepted(credentials, signature.setting)
@@ -183,7 +183,7 @@ def check_signed_headers(signature: WebhookSignature, request: WebhookRequest) -
     if signature.header.lower() not in request.headers:
         raise SignatureInvalid
     for part in signature.signed:
-        # The body is not read yet; everything else is in the head.
+        # Check all parts except the body, which is not read yet.
         if part is not BODY:
             _forms(part, request)
 

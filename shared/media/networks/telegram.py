@@ -1,7 +1,8 @@
 """Telegram's bots.
 
-Updates are not signed: the secret given to `setWebhook` is sent in a header. A file's URL is requested when the file
-is fetched; it contains the bot's token and is never logged. The public server offers no file above 20 MB.
+Updates are not signed; instead, a header contains the secret that was passed to `setWebhook`. A file's URL is
+requested when the file is fetched. The URL contains the bot's token, so it is never logged. The public server offers
+no file above 20 MB.
 """
 
 import re
@@ -27,7 +28,7 @@ MESSAGES = (
     "edited_business_message",
 )
 NEW_MESSAGE_UPDATES = ("message", "channel_post", "business_message")
-"""Updates that contain a new message."""
+"""The kinds of updates that contain a new message."""
 MEDIA_TYPES = {
     "animation": "video/mp4",
     "document": None,
@@ -123,10 +124,10 @@ def _message(message: Payload) -> Iterator[NetworkMessage]:
 
 
 def _files(message: Payload) -> Iterator[tuple[Payload, str | None]]:
-    """Yield each file of a message, with its type if the message names none."""
+    """Yield each file of a message, and the media type to use if the message names none."""
     yield from _photo(message.get("photo"))
     for name, media_type in MEDIA_TYPES.items():
-        # An animation appears a second time as a document, for clients that do not know animations.
+        # Skip the document of an animation: it is the same file, for clients that do not support animations.
         if name != "document" or "animation" not in message:
             yield as_object(message.get(name)), media_type
     yield from _sticker(as_object(message.get("sticker")))
@@ -137,7 +138,7 @@ def _files(message: Payload) -> Iterator[tuple[Payload, str | None]]:
 
 def _photo(sizes: object) -> Iterator[tuple[Payload, str]]:
     """Yield the largest of a photo's sizes; all are JPEG."""
-    # Telegram offers every photo in several sizes.
+    # Choose the largest size, because Telegram offers every photo in several sizes.
     largest = max(as_objects(sizes), key=_area, default=None)
     if largest is not None:
         yield largest, "image/jpeg"
@@ -161,7 +162,7 @@ def _attachment(message: Payload, file: Payload, media_type: str | None) -> Iter
     if chat_id is not None and message_id is not None and file_id is not None:
         yield Attachment(
             message_id=f"{chat_id}:{message_id}",
-            # file_id may change between updates; file_unique_id stays the same.
+            # Prefer file_unique_id, which does not change between updates as file_id may.
             attachment_id=as_id(file.get("file_unique_id")) or file_id,
             location={"fileId": file_id},
             file_name=as_text(file.get("file_name")),

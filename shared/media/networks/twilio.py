@@ -1,7 +1,7 @@
 """Twilio's inbound messages, by SMS, MMS and WhatsApp.
 
-Twilio signs the address it was given, so that is built from BASE_URL and never from a proxy's headers. There is no
-timestamp; the import's unique key stops replays.
+Twilio signs the URL of the webhook. This URL is computed from BASE_URL and never from a proxy's headers. A signature
+has no timestamp, but the unique key of imports prevents replays.
 """
 
 import base64
@@ -27,7 +27,7 @@ from shared.media.networks.webhooks import (
 HOSTS = frozenset({".twilio.com"})
 MAX_PARAMETERS = 1000
 MAX_MEDIA = 100
-"""Ten times as many as Twilio sends with a message."""
+"""The most media that are read from one message: ten times the number that Twilio sends."""
 FORM = "application/x-www-form-urlencoded"
 EMPTY_TWIML = b'<?xml version="1.0" encoding="UTF-8"?><Response/>'
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -38,9 +38,9 @@ Parameters = Sequence[tuple[str, str]]
 
 
 def _addresses(request: WebhookRequest) -> Sequence[bytes]:
-    """Return the address without and with its port: Twilio may sign either."""
+    """Return the URL without and with its port, because Twilio may sign either form."""
     match = _ADDRESS.fullmatch(request.public_url)
-    # Not an http URL with a host: there is only one form.
+    # A URL without an http scheme and host has only one form.
     if match is None:
         return [request.public_url.encode("utf-8", "surrogatepass")]
     scheme, host, port, rest = match.groups()
@@ -51,10 +51,10 @@ def _addresses(request: WebhookRequest) -> Sequence[bytes]:
 def _parameters(request: WebhookRequest) -> Sequence[bytes]:
     """Return a form's parameters, each once; for any other body the address contains its digest."""
     if _is_form(request):
-        # Twilio's own libraries sort the parameters and drop repeated pairs.
+        # Sort the parameters and drop repeated pairs, as Twilio's own libraries do.
         pairs = sorted(set(_form(request.body)))
         return ["".join(name + value for name, value in pairs).encode("utf-8", "surrogatepass")]
-    # The signature covers the address, and the address contains the digest of the body.
+    # Compare the digest of the body with the one in the URL, because the signature covers only the URL.
     digest = hashlib.sha256(request.body).hexdigest()
     require_match(request.query.get("bodySHA256", "").lower(), [digest])
     return [b""]
@@ -146,7 +146,7 @@ def _message_id(values: Mapping[str, object]) -> str | None:
 def _media(values: Mapping[str, object]) -> Iterator[Attachment]:
     message_id = _message_id(values)
     count = as_count(values.get("NumMedia")) or 0
-    # `NumMedia` is the sender's claim: bounded before it drives a loop.
+    # Limit `NumMedia` before the loop, because the sender chose its value.
     for number in range(min(count, MAX_MEDIA)):
         url = as_url(values.get(f"MediaUrl{number}"))
         if url is not None and message_id is not None:

@@ -1,7 +1,8 @@
 """WhatsApp's Cloud API.
 
-One webhook may hold many messages of several accounts. The URL of a media id is requested when the file is fetched:
-it is valid for five minutes, needs the token too, and comes with digest and size.
+One webhook may contain many messages of several accounts. The URL of a media id is requested when the file is
+fetched, because the URL is valid for only five minutes. The response also has the digest and the size. The URL needs
+the token too.
 """
 
 import json
@@ -34,7 +35,7 @@ from shared.media.networks.webhooks import AccountPart, Credentials, Payload, We
 HOSTS = frozenset({".fbsbx.com", ".facebook.com", ".fbcdn.net", ".whatsapp.net"})
 MEDIA_KINDS = ("image", "document", "audio", "video", "sticker")
 USER_AGENT = "Quartermaster/1.0"
-"""Some of these servers refuse a request without a User-Agent."""
+"""The User-Agent of requests. Some of the network's servers refuse a request without this header."""
 # Codes of the Graph API: 190 is an expired token, 200 to 299 are missing permissions.
 _REFUSED = frozenset({0, 3, 10, 102, 190, *range(200, 300)})
 # Temporary failures and rate limits.
@@ -84,7 +85,7 @@ class WhatsApp:
             for change in as_objects(entry.get("changes")):
                 metadata = as_object(as_object(change.get("value")).get("metadata"))
                 changes.setdefault(as_id(metadata.get("phone_number_id")), []).append(change)
-        # The body stays as it is in the usual case of one account.
+        # Do not change the body if it has only one account, which is the usual case.
         if len(changes) < 2:  # noqa: PLR2004 (one account, or none)
             return [AccountPart(account=next(iter(changes), None), request=request)]
         return [
@@ -132,7 +133,7 @@ class WhatsApp:
 
 
 def _document(changes: Sequence[Payload]) -> bytes:
-    # Rebuilt JSON is safe here: the signature was verified over the received bytes before.
+    # The JSON may be rebuilt, because the signature of the received bytes was verified before.
     return json.dumps({"entry": [{"changes": changes}]}).encode()
 
 
