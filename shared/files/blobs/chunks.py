@@ -14,7 +14,7 @@ _CHECKSUM_BYTES = 4
 
 
 class ChunkChecksums:
-    """Computes the checksums of content as it passes."""
+    """Computes the checksums of chunks while content is received."""
 
     def __init__(self) -> None:
         self._finished = bytearray()
@@ -50,7 +50,7 @@ def checked_chunks(
 
     Raises BlobDamaged from the iterator, and what the blob raises.
     """
-    # Checksums of another number of chunks belong to other content.
+    # Refuse a wrong number of checksums: they cannot belong to this content.
     if len(checksums) != -(-size_bytes // CHECKED_CHUNK_BYTES) * _CHECKSUM_BYTES:
         raise BlobDamaged
     for number in range(start // CHECKED_CHUNK_BYTES, -(-stop // CHECKED_CHUNK_BYTES)):

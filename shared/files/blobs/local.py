@@ -3,9 +3,9 @@
     <root>/staging/<version id>                        being received, or sealed and waiting for placement
     <root>/objects/<last two hex digits>/<version id>  placed (ids begin with the time: only their end is random)
 
-The comments in this module give the order of its steps: each prevents a loss that a trial with thousands of kills has
-shown. Left to others: the marker (`marker`, `directory`), the staging directory and its locks (`staging`), rows (the
-files domain).
+The comments in this module give the reason for the order of the steps. Each step prevents a loss that a test with
+thousands of killed processes has shown. Other modules handle the marker (`marker`, `directory`), the staging directory
+and its locks (`staging`), and the rows (the files domain).
 """
 # Plain strings and calls of `os` throughout: a batch touches thousands of names.
 # ruff: noqa: PTH104, PTH108, PTH110, PTH116
@@ -48,13 +48,13 @@ from shared.files.blobs.staging import (
 
 CHUNK_BYTES = 256 * 1024
 BATCH_THREADS = 4
-# Below this, starting threads costs more than the system calls.
+# For fewer items, starting threads costs more time than the system calls.
 THREADS_FROM_ITEMS = 64
 REPLACED = "The directory of the blob store was replaced while in use."
 
 
 class LocalBlobStore:
-    """Stores blobs as files, one each."""
+    """Stores each blob as a file."""
 
     staged_is_readable = True
     verifies_itself = False
@@ -109,7 +109,7 @@ class LocalBlobStore:
 
     @measured("open")
     def open(self, version_id: UUID, *, placed: bool) -> LocalReader:
-        """Open the file at its present place."""
+        """Open the blob's file, staged or placed."""
         reader = _find(self._at, version_id, placed=placed)
         if reader is None:
             # Absent at first sight: check again in the pinned right directory, because a mount may have gone meanwhile.
@@ -120,12 +120,12 @@ class LocalBlobStore:
         return reader
 
     def can_read_staged(self, version_id: UUID) -> bool:  # noqa: ARG002 - the port's parameter
-        """Return the same for each blob."""
+        """Return whether staged blobs can be read; the result is the same for every blob."""
         return self.staged_is_readable
 
     @measured("remove")
     def remove(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
-        """Unlink both names of each blob, staging first, then flush each directory once."""
+        """Unlink the staged and then the placed name of each blob. Then flush each directory once."""
         return self._change(blobs, self._unlink)
 
     def abort(self, version_id: UUID) -> None:
@@ -143,7 +143,7 @@ class LocalBlobStore:
         return self._at.disk()
 
     def measure(self, blobs: Sequence[Blob]) -> dict[UUID, Stored]:
-        """Check both names of each blob."""
+        """Return the sizes of the staged or placed files."""
         with self._right_directory() as at:
             found = [at.find(blob.version_id) for blob in blobs]
         return {stored.version_id: stored for stored in found if stored is not None}
@@ -193,7 +193,8 @@ class LocalBlobStore:
         with translated_errors():
             try:
                 _require_size(staging_path, blob)
-                # One rename within the file system: after a crash a repetition finds it done.
+                # Use one rename within the file system, which is atomic: a retry after a crash finds it done or not
+                # done.
                 os.rename(staging_path, object_path)
             except FileNotFoundError:
                 _require_placed(at, blob)
@@ -215,7 +216,7 @@ class LocalReader:
         self.fixed_path = fixed_path
 
     def chunks(self, start: int, stop: int) -> Iterator[bytes]:
-        """Read without moving the file's offset, so that ranges can be read side by side."""
+        """Yield bytes without moving the file's offset, so that several ranges can be read concurrently."""
         with translated_errors():
             if os.fstat(self.file.fileno()).st_size < stop:
                 raise BlobDamaged
@@ -263,7 +264,7 @@ def _require_placed(at: LocalDirectory, blob: Blob) -> None:
 
 
 def _flush(at: LocalDirectory, version_ids: Sequence[UUID]) -> dict[UUID, DomainError]:
-    """Flush the directories of these blobs; return the failures by blob."""
+    """Flush the directories of the blobs with these ids. Return the failures by version id."""
     if not version_ids:
         return {}
     concerned = defaultdict(list)

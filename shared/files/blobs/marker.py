@@ -1,9 +1,10 @@
 """The marker of a store: an id in the store itself, compared with the id that the database knows.
 
-Nothing is written to a store, or found missing in it, unless its marker matches: an unmounted volume leaves an empty
-directory, which would accept uploads and lose the removal of bytes. The guard checks before each act, and checks the
-very directory in which a blob was found missing, because the mount may go and come back in between. An unchanged marker
-costs one `stat`.
+Content is written to a store, or reported as missing, only if the store's marker matches. An unmounted volume leaves
+an empty directory, which would accept uploads and in which a removal would seem to succeed. The guard checks the
+marker before each operation. If a blob is missing, the guard checks the directory in which the blob was searched,
+because the volume may have been unmounted and mounted again in between. The check of an unchanged marker needs one
+`stat`.
 """
 
 import threading
@@ -29,14 +30,14 @@ def parse_store_id(written: str) -> UUID:
 
 
 class Marked(Protocol):
-    """A store before its marker was compared."""
+    """A store whose marker was not compared yet."""
 
     @property
     def address(self) -> str:
         """The address of the store, for people."""
 
     def fingerprint(self) -> object | None:
-        """Return a cheap fingerprint of the marker, equal as long as it is the same; None without a marker."""
+        """Return a fingerprint that changes if the marker changes; None if there is no marker."""
 
     def find_id(self) -> UUID | None:
         """Return the id in the marker; None without a marker. Raises BlobStoreUnavailable."""
@@ -55,7 +56,7 @@ class Marked(Protocol):
 
 
 class Identity(Protocol):
-    """The database's knowledge of its store."""
+    """The id that the database has recorded for a store."""
 
     def resolve(self, found: Marked) -> UUID:
         """Return the id that the store must have; at the first use ever, mark the store and record the id.
@@ -68,7 +69,7 @@ class Guard:
     """Refuses every use of a store without the right marker."""
 
     def __init__(self, marked: Marked, identity: Identity) -> None:
-        """Read nothing yet: a process may start while the store or the database is away."""
+        """Create the guard without reading the marker, because a process may start while the store does not respond."""
         self._marked = marked
         self._identity = identity
         self._known: object | None = None
@@ -90,7 +91,8 @@ class Guard:
     def _read(self) -> None:
         self._known = None
         expected = self._identity.resolve(self._marked)
-        # Taken before the marker is read: if the mount changes in between, the fingerprint no longer matches.
+        # Take the fingerprint before the marker is read: if the mount changes in between, the fingerprint no longer
+        # matches.
         seen = self._marked.fingerprint()
         found = self._marked.find_id()
         if found != expected:

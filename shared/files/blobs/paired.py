@@ -1,7 +1,7 @@
-"""Two stores as one, while content is moved: new content goes to the first, existing content is found in either.
+"""Use two stores as one while content is moved. New content goes to the first store; both are searched for a blob.
 
-Copying is left to `shared/files/maintenance/store_migration.py`. A blob may be in both, with the same bytes, as content
-never changes. A removal removes it from both.
+`shared/files/maintenance/store_migration.py` copies the content. A blob may be in both stores, with the same bytes,
+because content never changes. A removal removes the blob from both stores.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class PairedBlobStore:
         self.verifies_itself = first.verifies_itself
 
     def require(self) -> None:
-        """Check both."""
+        """Check that both stores are the right ones."""
         self.first.require()
         self.second.require()
 
     def begin(self, version_id: UUID) -> str | None:
-        """Announce an upload to the first."""
+        """Announce an upload to the first store."""
         return self.first.begin(version_id)
 
     def receive(self, version_id: UUID, *, size_bytes: Size, upload_id: str | None = None) -> Receiver:
-        """Receive into the first."""
+        """Receive content into the first store."""
         return self.first.receive(version_id, size_bytes=size_bytes, upload_id=upload_id)
 
     def place(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
@@ -77,42 +77,42 @@ class PairedBlobStore:
         return reader if reader.file is not None else _EitherReader(reader, in_second)
 
     def can_read_staged(self, version_id: UUID) -> bool:
-        """Return whether the first can read it, or the second if it has this blob."""
+        """Return whether the first store can read the blob, or the second store if it has the blob."""
         if self.first.can_read_staged(version_id):
             return True
         is_there = version_id in self.second.measure([Blob(version_id=version_id, size_bytes=0)])
         return is_there and self.second.can_read_staged(version_id)
 
     def remove(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
-        """Remove from both; a blob that one could not remove is a failure."""
+        """Remove blobs from both stores. If one store could not remove a blob, return the failure."""
         # The first store's failures override: it is where new content goes.
         return {**self.second.remove(blobs), **self.first.remove(blobs)}
 
     def abort(self, version_id: UUID) -> None:
-        """Delete what the first received of it."""
+        """Delete the bytes of an upload that the first store received."""
         self.first.abort(version_id)
 
     def list_unlocked(self, *, batch_size: int = 200) -> Generator[Sequence[UnlockedUpload], None, None]:
-        """Yield the unlocked staged bytes of both."""
+        """Yield the unlocked staged bytes of both stores."""
         yield from self.first.list_unlocked(batch_size=batch_size)
         yield from self.second.list_unlocked(batch_size=batch_size)
 
     def measure(self, blobs: Sequence[Blob]) -> dict[UUID, Stored]:
-        """Measure in the first, and the rest in the second."""
+        """Measure blobs in the first store, and in the second store if the first does not have them."""
         found = dict(self.first.measure(blobs))
         rest = [blob for blob in blobs if blob.version_id not in found]
         return found | dict(self.second.measure(rest)) if rest else found
 
     def list_placed(self) -> Generator[Sequence[Stored], None, None]:
-        """Yield the blobs of both; a blob that is in both appears twice."""
+        """Yield the placed blobs of both stores. A blob that is in both stores appears twice."""
         yield from chain(self.first.list_placed(), self.second.list_placed())
 
     def disk(self) -> Disk | None:
-        """Return the figures of the first store's disk, which fills."""
+        """Return the figures of the first store's disk, to which new content is written."""
         return self.first.disk()
 
     def check(self) -> None:
-        """Check that the first accepts writes and the second is the right one."""
+        """Check that the first store accepts writes and that the second store is the right one."""
         self.first.check()
         self.second.require()
 
