@@ -60,7 +60,7 @@ def _scrub_content(context: StoreContext) -> int:
 
 
 def scrub(database: Database, store: BlobStore, interval: timedelta, *, budget_bytes: int) -> int:
-    """Compare the longest unread content with its digests until the budget is used; return how many blobs were read."""
+    """Compare content with its digests, the longest unread first, up to the budget. Return the number of blobs read."""
     store.require()
     read = spent_bytes = 0
     while spent_bytes < budget_bytes:
@@ -95,7 +95,7 @@ def _verify(database: Database, store: BlobStore, row: Row[Any]) -> bool:
         is_sound = digest == bytes(row.content_sha256)
         if is_sound and row.chunk_checksums is None:
             _keep_checksums(database, row.version_id, checksums)
-    # The store is away: that says nothing of the content.
+    # The store did not respond, so the content was not checked. Do not mark it.
     except BlobStoreUnavailable:
         return False
     except (BlobMissing, BlobDamaged):
@@ -129,7 +129,7 @@ def read_digest(store: BlobStore, version_id: UUID, size_bytes: int) -> tuple[by
 
 
 def _keep_checksums(database: Database, version_id: UUID, checksums: bytes) -> None:
-    """Store the checksums of content that was received without any."""
+    """Store the checksums of content that has none because it was received by an earlier release."""
     kept = update(blobs).where(blobs.c.version_id == version_id).values(chunk_checksums=checksums)
     with database.autocommit() as session:
         session.execute(kept)
@@ -145,7 +145,7 @@ def mark(database: Database, version_id: UUID, *, is_sound: bool) -> bool:
     with database.autocommit() as session:
         is_there = session.execute(marked).rowcount == 1
     if is_there:
-        # Repaired content is a warning too: both directions need an operator's attention.
+        # Log repaired content as a warning too, because an operator must know of both changes.
         log.warning("blob.mended" if is_sound else "blob.damaged", version_id=version_id)
     return is_there
 

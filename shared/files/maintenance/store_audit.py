@@ -31,7 +31,7 @@ Progress = Callable[[str, int], None]
 
 
 class DiscrepancyKind(StrEnum):
-    """The kind of a disagreement between one version's row and its bytes."""
+    """The kind of a discrepancy between a version's row and its bytes."""
 
     MISSING = "missing"
     RESIZED = "resized"
@@ -139,7 +139,7 @@ def _check_rows(database: Database, store: BlobStore, rows: Sequence[Blob]) -> I
     suspects = [row.version_id for row in rows if not _agrees(row, stored.get(row.version_id))]
     if not suspects:
         return
-    # Check again, rows first: a blob that was deleted or placed since is no discrepancy.
+    # Check the rows again first: a blob that was deleted or placed since the listing is no discrepancy.
     details = [row for row in find_details(database, suspects) if row.state in ("live", "staged")]
     stored = store.measure([blob_of(row) for row in details])
     for row in details:
@@ -197,7 +197,7 @@ def _read_again(
 
 
 def is_as_recorded(store: BlobStore, row: Any) -> bool | None:
-    """Return whether a version's bytes match its digest; None if there are none, or fewer.
+    """Return whether a version's bytes match its digest; None if bytes are missing.
 
     Raises BlobStoreUnavailable.
     """

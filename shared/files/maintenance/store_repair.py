@@ -1,7 +1,7 @@
-"""Repair the discrepancies that an audit finds, as far as no content can be lost.
+"""Repair the discrepancies that an audit finds, if the repair cannot lose content.
 
-Each repair checks the rows again in its own statement, and may be repeated. No bytes of an existing file are deleted,
-and none that the database does not know: a newer backup of the database may know them.
+Each repair checks the rows again in its own statement, and may be repeated. A repair never deletes bytes of an existing
+file. It does not delete bytes without a row either, because a newer backup of the database may have their row.
 """
 
 from sqlalchemy import text
@@ -66,7 +66,7 @@ def _place(database: Database, store: BlobStore, found: Discrepancy) -> bool:
 def _keep(database: Database, store: BlobStore, found: Discrepancy) -> bool:
     """Insert the missing row of a version again, if the stored bytes match its digest."""
     rows = [row for row in find_details(database, [found.version_id]) if row.state is None]
-    # Without a matching digest the bytes may be of an unfinished copy.
+    # Insert no row if the digest does not match: the bytes may belong to an unfinished copy.
     if not rows or not is_as_recorded(store, rows[0]):
         return False
     with database.transaction() as session:

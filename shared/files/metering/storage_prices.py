@@ -1,7 +1,7 @@
 """Record when each price of storage begins to apply, so that days that are charged late have their own price.
 
-The price is a setting and has no date: the meter records it at the moment up to which it measures. A day has the price
-at its end. Prices that no later day can need are deleted.
+The price is a setting without a date, so the meter records the price with the time up to which it measures. A day is
+charged with the price at its end. Prices that no later day can need are deleted.
 """
 
 from dataclasses import dataclass
