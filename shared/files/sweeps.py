@@ -53,10 +53,11 @@ def sweep_staging(database: Database, store: BlobStore) -> int:
     return discarded
 
 
-# Do not use a SELECT: the upload may have crashed while its COMMIT was running. An INSERT of the same key waits for that
-# commit. If the upload's row was committed, the INSERT finds a conflict and the bytes are kept. Otherwise the INSERT adds
-# a row and the bytes are deleted. The sweep's row stays longer than any statement may run (`STATEMENT_TIMEOUT_MS`), so a
-# late statement of the crashed upload fails on the unique key.
+# Do not use a SELECT: the upload may have crashed while its COMMIT was running. An INSERT of the same key
+# waits for that commit. If the upload's row was committed, the INSERT finds a conflict and the bytes are
+# kept. Otherwise the INSERT adds a row and the bytes are deleted. The sweep's row stays longer than any
+# statement may run (`STATEMENT_TIMEOUT_MS`), so a late statement of the crashed upload fails on the unique
+# key.
 
 _CLAIM_ORPHANS = text(
     """
