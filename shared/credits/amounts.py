@@ -7,20 +7,20 @@ integers. Their bounds keep every sum within the database's 64 bits.
 import re
 
 MICRO = 1_000_000
-"""µcr in a credit."""
+"""The number of µcr in one credit."""
 PRICED_TOKENS = 1_000_000
-"""Tokens that a price is for."""
+"""The number of tokens to which a price applies."""
 
 MAX_TOKENS = 1_000_000_000
 """Tokens of one kind in one call; larger counts reported by a provider are replaced by an estimate."""
 MAX_PRICE = 1_000_000 * MICRO
-"""µcr for a million tokens."""
+"""The highest price of a million tokens, in µcr."""
 MAX_AMOUNT = 1_000_000_000 * MICRO
-"""µcr of one top-up, overdraft or spending limit."""
+"""The highest amount of one top-up, overdraft or spending limit, in µcr."""
 MAX_STORAGE_PRICE = 10_000 * MICRO
 """µcr for a GiB for 30 days; below it no day of 2^63 bytes costs more than a balance can be."""
 MAX_BALANCE = 4_000_000_000_000 * MICRO
-"""µcr of a balance, of either sign; 2^63 leaves as much again for what is held."""
+"""The highest balance of either sign, in µcr. Within 2^63 this leaves the same amount again for holds."""
 
 CREDITS_PATTERN = r"^(?:0|[1-9][0-9]{0,9})(?:\.[0-9]{1,6})?$"
 _CREDITS = re.compile(CREDITS_PATTERN, re.ASCII)

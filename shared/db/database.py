@@ -31,7 +31,7 @@ SILENT_LINK = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
-"""When a host that acknowledges no packet is given up: after 11 s, not the kernel's two hours (libpq's names)."""
+"""Options of libpq that close the connection to a host that acknowledges no packet: after 11 s instead of two hours."""
 
 _OPEN: WeakSet["Database"] = WeakSet()
 """The databases of this process, for its metrics; weak, so that a test's database can be collected."""

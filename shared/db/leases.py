@@ -24,7 +24,7 @@ class LeasedTable:
     """SQL expression: the next value of a counter, or a parameter."""
     until: str
     lease_end: str
-    """SQL expression: when a lease taken now expires."""
+    """SQL expression: the time at which a lease that is acquired now expires."""
 
     def claim(self, head: str, *, also: str = "", returning: str) -> str:
         """Return the statement that leases the row that `head`, a query of `next_round_robin`, selects."""

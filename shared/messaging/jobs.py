@@ -64,11 +64,11 @@ class Handler:
     kind: str
     queue: str
     run: Callable[[Any], int]
-    """Does what is due with the worker's context; returns the number of rows."""
+    """Processes the due rows with the worker's context and returns the number of these rows."""
     every_seconds: float | None
     """The interval at which beat sends the job; None if only events send it."""
     budget_seconds: float
-    """How long it may use a thread before its job is sent again, behind other waiting jobs."""
+    """How long the handler may use a thread before its job is sent again, behind other waiting jobs."""
     in_parallel: bool
     """Whether several threads of a process may run it at once; if not, a second message waits for the first."""
 

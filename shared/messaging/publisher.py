@@ -99,7 +99,7 @@ class Publisher:
         self._broker = Broker.of(app.conf.broker_address)
         self._cooldown_until = 0.0
         self._pending: dict[Job, str | None] = {}
-        """Each with the trace of the first request that enqueued it."""
+        """The pending jobs, each with the trace of the first request that enqueued the job."""
         self._spaced_until: dict[type[Job], float] = {}
         self._lock = threading.Lock()
         self._thread = PeriodicThread(

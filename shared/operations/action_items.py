@@ -39,7 +39,7 @@ class TroubledDistribution:
     held: int
     failed: int
     code: str | None
-    """Why the newest of these imports failed or is held."""
+    """The code of the error for which the newest of these imports failed or is held."""
     dead: int
 
 

@@ -27,7 +27,7 @@ class Budget:
 
     ends_at: float
     is_truncated: bool = False
-    """Whether a loop ended while there may be more to do."""
+    """Whether a loop ended although rows may be left."""
 
     @property
     def is_over(self) -> bool:

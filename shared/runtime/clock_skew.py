@@ -4,4 +4,4 @@ Deadlines use only the database's clock.
 """
 
 CLOCKS_APART_SECONDS = 60
-"""For two hosts that are each within 30 s of the database."""
+"""The largest difference between two hosts whose clocks each differ from the database's clock by at most 30 s."""

@@ -52,7 +52,7 @@ class LiveReceiver:
     is_target_enabled: bool
     is_suspended: bool
     is_token_live: bool
-    """Whether the given token is still the distribution's; True if none was given."""
+    """Whether the given token is still valid for the distribution. True if no token was given."""
     executor_permissions: frozenset[Permission]
     receiver_permissions: frozenset[Permission]
 

@@ -28,9 +28,9 @@ from shared.ids import new_id
 from shared.pagination import Page, Position, descending, paginate
 
 OPEN_LIMIT = 100
-"""Open invitations of an organization."""
+"""The highest number of open invitations of an organization."""
 DEFAULT_DAYS, MAX_DAYS = 7, 30
-"""The validity of an invitation in days, unless another is requested, and at most."""
+"""The default and the longest validity of an invitation, in days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ UNKNOWN_KEY_RELOAD_SECONDS = 1.0
 CLOCK_SECONDS = 5.0
 """How long the database's time is extrapolated; two clocks drift apart by microseconds meanwhile."""
 READING_SECONDS = 5.0
-"""How long a thread waits for another one's read of the keys."""
+"""How long a thread waits while another thread reads the keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
