@@ -31,7 +31,7 @@ MODULES = {
         "shared.media.importing.import_notifications",
         "shared.a2a.inbound.retention",
         "shared.a2a.tasks.retention",
-        "shared.a2a.agent_turns.rows",
+        "shared.a2a.turn_state.rows",
         "shared.a2a.schedules.scheduler",
     ),
     LEDGER: (
@@ -46,7 +46,7 @@ MODULES = {
     MEDIA: ("shared.media.importing.fetch_job",),
     NOTIFICATIONS: ("shared.a2a.push.sender",),
     AGENTS: (
-        "shared.a2a.agent_turns.rows",
+        "shared.a2a.turn_state.rows",
         "shared.a2a.remote.cards.card_refresh",
         "shared.a2a.remote.cancellation",
         "shared.a2a.inbound.dispatcher",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from shared.a2a.agents.default_agent import equip_default_agent
+from shared.a2a.behaviors.default_agent import equip_default_agent
 from shared.config.settings import Settings
 from shared.credits.amounts import parse_credits
 from shared.credits.ledger import FIRST_RUN, top_up

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from shared.a2a.agent_turns.updates import BehaviorSettings
 from shared.a2a.errors import ContentTypeNotSupported
 from shared.a2a.types import Message, Part
+from shared.a2a.updates import BehaviorSettings
 from shared.errors import FieldError
 
 DEFAULT_MODES = ("text/plain", "application/json")

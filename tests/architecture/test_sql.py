@@ -17,7 +17,7 @@ DRIVERS_OWN = {
     "shared/a2a/tasks/responses.py",
     "shared/a2a/tasks/submission.py",
     "shared/a2a/tasks/snapshots.py",
-    "shared/a2a/agent_turns/leases.py",
+    "shared/a2a/turn_state/leases.py",
     "shared/a2a/agent_turns/turn_reader.py",
     "shared/credits/open_calls.py",
     "shared/credits/sql_functions.py",

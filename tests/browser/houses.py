@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Table, update
 
-from shared.a2a.remote.tables import deployment_endpoints
+from shared.a2a.endpoint_tables import deployment_endpoints
 from shared.a2a.schedules.tables import schedules
 from shared.a2a.tables import behaviors, task_events, task_messages, tasks
 from shared.credits.amounts import MICRO

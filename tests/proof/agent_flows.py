@@ -10,8 +10,8 @@ from uuid import UUID, uuid4, uuid5
 from werkzeug.test import TestResponse
 
 from shared.a2a.agent_turns.lost_turns import sweep_turns
-from shared.a2a.agent_turns.updates import BehaviorKind
 from shared.a2a.exact_json import parse
+from shared.a2a.updates import BehaviorKind
 from shared.errors import ServiceUnavailable
 from tests.proof.file_flows import PLACE, job
 from tests.proof.flows import Actor, Flow, State, Step

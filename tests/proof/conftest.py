@@ -10,8 +10,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a.behaviors.registry import build_behaviors
-from shared.a2a.tasks import log as task_log
+from shared.a2a.agent_turns import task_log
+from shared.a2a.behavior_registry import build_behaviors
 from shared.a2a.tasks.task_notifier import TaskNotifier
 from shared.credits.holds import Stage, read_leases
 from shared.db.database import Database

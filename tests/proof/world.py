@@ -14,8 +14,8 @@ import pytest
 from deploy.cli.consistency_checks import DeepCheckOptions, check_content, check_ledger
 from deploy.cli.health_report import State as Found
 from shared.a2a.agent_turns.execution import TurnExecution
-from shared.a2a.agent_turns.leases import TurnLeases
 from shared.a2a.tasks.task_notifier import TaskNotifier
+from shared.a2a.turn_state.leases import TurnLeases
 from shared.credits.ledger import top_up
 from shared.db.database import Database
 from shared.errors import ServiceUnavailable

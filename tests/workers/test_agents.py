@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a.agent_turns.rows import AnswerTurn
+from shared.a2a.turn_state.rows import AnswerTurn
 from shared.a2a.types import TaskState
 from shared.db.database import Database
 from shared.messaging.queues import AGENTS

@@ -15,8 +15,8 @@ import pytest
 from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
+from shared.a2a.endpoint_tables import deployment_endpoints, remote_turns
 from shared.a2a.inbound.tables import distribution_messages
-from shared.a2a.remote.tables import deployment_endpoints, remote_turns
 from shared.a2a.schedules.tables import schedules
 from shared.a2a.tables import send_operations, task_turns, tasks
 from shared.credits.storage_billing.storage_tables import storage_days, storage_mark

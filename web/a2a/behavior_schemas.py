@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from shared.a2a.agent_turns.updates import BehaviorKind, DeclaredExtension
 from shared.a2a.behaviors.administration import BehaviorDraft
 from shared.a2a.behaviors.script_parser import MAX_SCRIPT_BYTES
+from shared.a2a.updates import BehaviorKind, DeclaredExtension
 from web.http.schemas import PageResponse, ResponseModel
 from web.http.wire_types import CamelModel, Id, Name, RequestModel, UtcTime
 

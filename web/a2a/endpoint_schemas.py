@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from shared.a2a.remote.cards.card_documents import Fault
+from shared.a2a.agents.card_documents import Fault
 from shared.a2a.remote.endpoints import Binding, Credential, EndpointDraft
 from shared.egress.urls import MAX_HEADER_CHARACTERS, MAX_URL_CHARACTERS
 from web.http.schemas import ResponseModel

@@ -16,11 +16,11 @@ from uuid import UUID
 from flask import Flask, Request, Response
 from pydantic import BaseModel, ValidationError
 
-from shared.a2a.agent_turns.updates import DeclaredExtension
 from shared.a2a.agents.directory import Agent, Readable, Scope, authorize, authorize_reading, require_reading
 from shared.a2a.errors import AgentNotFound, InvalidParams, TaskNotFound, VersionNotSupported
 from shared.a2a.exact_json import NUMBERS, render
 from shared.a2a.identifiers import find_task_id
+from shared.a2a.updates import DeclaredExtension
 from shared.a2a.wire import A2A
 from shared.credits.errors import BillingOrganizationRequired
 from shared.errors import DomainError, FieldError, PermissionDenied, ServiceUnavailable

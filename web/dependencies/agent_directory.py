@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from shared.a2a.agent_turns.updates import DeclaredExtension
 from shared.a2a.agents.directory import Agent, get_agent, get_default_agent_id
 from shared.a2a.agents.extensions import declared_by
 from shared.a2a.agents.own_extensions import OwnExtensions
+from shared.a2a.updates import DeclaredExtension
 from shared.config.settings import Settings
 from shared.db.database import Database
 from shared.identity.authentication.revocation_watcher import CHECK_SECONDS

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.errors import TooManyStreams
+from shared.a2a.file_links import FileLinks
 from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.tasks.router import Router
 from shared.a2a.tasks.task_notifier import TaskNotifier, TaskWatch

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from shared.a2a.agent_turns.updates import BehaviorKind, BehaviorSettings
 from shared.a2a.behaviors.script_parser import Script, ScriptFile, ScriptInvalid, script_of
 from shared.a2a.behaviors.scripted_errors import find_refusal
 from shared.a2a.types import Message
+from shared.a2a.updates import BehaviorKind, BehaviorSettings
 
 
 class ScriptErrors:

@@ -6,8 +6,8 @@ from uuid import UUID
 import click
 
 from deploy.cli.command_context import add_actions, add_list, administration, choice, required_id, show
-from shared.a2a.agent_turns.updates import BehaviorKind
 from shared.a2a.behaviors import administration as domain
+from shared.a2a.updates import BehaviorKind
 from shared.identity.access.authorization import OPERATOR
 
 _deployment = required_id("deployment")

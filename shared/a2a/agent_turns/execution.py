@@ -14,10 +14,10 @@ from functools import partial
 from typing import cast
 
 from shared.a2a.agent_turns.heartbeats import StopReason, TurnHeartbeats, WatchedTurn
-from shared.a2a.agent_turns.leases import Lease
-from shared.a2a.agent_turns.updates import Behavior, BehaviorKind, Update, settles
+from shared.a2a.agent_turns.task_log import TaskLog
 from shared.a2a.tasks.claimed_turns import ClaimedTurn, TurnLost
-from shared.a2a.tasks.log import TaskLog
+from shared.a2a.turn_state.leases import Lease
+from shared.a2a.updates import Behavior, BehaviorKind, Update, settles
 from shared.errors import DomainError, ServiceUnavailable
 from shared.models.providers.errors import UpstreamRefused
 from shared.observability.telemetry import TURNS, bind_log_context, get_logger, reset_log_context

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 
-from shared.a2a.agent_turns.leases import RENEWAL_SECONDS, Lease, TurnLeases
+from shared.a2a.turn_state.leases import RENEWAL_SECONDS, Lease, TurnLeases
 from shared.runtime.periodic_thread import InFlight
 
 # The longest time until a cancellation or revocation stops a turn.

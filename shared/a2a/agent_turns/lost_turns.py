@@ -15,15 +15,15 @@ from uuid import UUID
 
 from sqlalchemy import Row, func, select, update
 
-from shared.a2a.agent_turns.leases import LEASE_SECONDS, REQUEUED, Lease
-from shared.a2a.agent_turns.rows import AnswerTurn, TurnOutcome, explain
-from shared.a2a.agent_turns.updates import BehaviorKind, StatusChanged
 from shared.a2a.agents.directory import find_behavior
-from shared.a2a.remote.tables import remote_turns
+from shared.a2a.endpoint_tables import remote_turns
 from shared.a2a.tables import task_turns
 from shared.a2a.tasks.events import Ending, LockedTask, Writer, find_and_lock_task, record
 from shared.a2a.tasks.task_notifier import TaskNotifier
+from shared.a2a.turn_state.leases import LEASE_SECONDS, REQUEUED, Lease
+from shared.a2a.turn_state.rows import AnswerTurn, TurnOutcome, explain
 from shared.a2a.types import TaskState
+from shared.a2a.updates import BehaviorKind, StatusChanged
 from shared.db.database import Database, Session
 from shared.observability.telemetry import SWEPT, get_logger
 from shared.runtime.periodic_thread import PeriodicThread

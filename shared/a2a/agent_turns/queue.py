@@ -8,7 +8,7 @@ import math
 import threading
 from dataclasses import dataclass
 
-from shared.a2a.agent_turns.leases import Lease, TurnLeases
+from shared.a2a.turn_state.leases import Lease, TurnLeases
 from shared.fairness.admission import Pool, PoolKey, Slot
 
 POLL_SECONDS = 0.5

@@ -5,15 +5,15 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from shared.a2a.agent_turns.updates import Turn
 from shared.a2a.agents.callers import CHANNEL, Daemon, OnBehalf, make_agent_caller
 from shared.a2a.agents.directory import read_behavior
-from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.errors import UnsupportedOperation
 from shared.a2a.exact_json import parse
+from shared.a2a.file_links import FileLinks
 from shared.a2a.tasks.artifacts import fold, read_artifact_events
 from shared.a2a.tasks.events import TaskKey
 from shared.a2a.types import Artifact, Message, MessageRole
+from shared.a2a.updates import Turn
 from shared.db.database import Database
 from shared.identity.access.callers import Caller, Owner, OwnerKind
 from shared.identity.access.effective_permissions import identity_permissions

@@ -8,7 +8,6 @@ not cover the changed card.
 
 from collections.abc import Sequence
 
-from shared.a2a.agent_turns.updates import BehaviorKind, BehaviorSettings, DeclaredExtension
 from shared.a2a.agents.directory import Agent
 from shared.a2a.errors import ExtendedAgentCardNotConfigured
 from shared.a2a.media_types import modes_of
@@ -20,6 +19,7 @@ from shared.a2a.types import (
     AgentProvider,
     AgentSkill,
 )
+from shared.a2a.updates import BehaviorKind, BehaviorSettings, DeclaredExtension
 
 PROTOCOL_VERSION = "1.0"
 BINDINGS = ("HTTP+JSON", "JSONRPC")

@@ -13,12 +13,12 @@ from uuid import UUID
 
 from sqlalchemy import Row, select, text
 
-from shared.a2a.agent_turns.updates import BehaviorKind, BehaviorSettings, DeclaredExtension
+from shared.a2a.agents.card_documents import CardUnusable, read_document
+from shared.a2a.endpoint_tables import deployment_endpoints
 from shared.a2a.errors import AgentNotFound, InvalidParams, UnsupportedOperation
-from shared.a2a.remote.cards.card_documents import CardUnusable, read_document
-from shared.a2a.remote.tables import deployment_endpoints
 from shared.a2a.tables import behaviors
 from shared.a2a.types import AgentCard
+from shared.a2a.updates import BehaviorKind, BehaviorSettings, DeclaredExtension
 from shared.credits.authorization import require_billing_organization
 from shared.db.database import Session
 from shared.errors import FieldError, PermissionDenied

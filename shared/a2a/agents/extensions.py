@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from shared.a2a.agent_turns.updates import DeclaredExtension
 from shared.a2a.agents.directory import Agent
 from shared.a2a.agents.own_extensions import OwnExtensions
 from shared.a2a.errors import ExtensionSupportRequired, InvalidParams
 from shared.a2a.types import Message
+from shared.a2a.updates import DeclaredExtension
 from shared.errors import FieldError
 
 URIS_LIMIT = 64

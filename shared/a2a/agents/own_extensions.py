@@ -13,7 +13,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic.alias_generators import to_camel
 
-from shared.a2a.agent_turns.updates import DeclaredExtension
+from shared.a2a.updates import DeclaredExtension
 
 VERSION = "v1"
 _WORD = r"^[^\s\x00-\x1f\x7f]+$"

@@ -12,10 +12,10 @@ from uuid import UUID
 
 from sqlalchemy import delete, func, insert, select, update
 
-from shared.a2a.agent_turns.updates import BehaviorKind, BehaviorSettings, DeclaredExtension
 from shared.a2a.agents.directory import behavior_settings
 from shared.a2a.behaviors.script_parser import ScriptInvalid, script_of
 from shared.a2a.tables import behaviors
+from shared.a2a.updates import BehaviorKind, BehaviorSettings, DeclaredExtension
 from shared.db.database import Session
 from shared.errors import DomainError, FieldError, Kind, ValidationFailed
 from shared.identity.access.authorization import Actor, authorize_for_deployment

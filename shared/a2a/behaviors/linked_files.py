@@ -8,8 +8,8 @@ import re
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
-from shared.a2a.behaviors.file_links import content_address
 from shared.a2a.behaviors.prompts import PartNotReadable
+from shared.a2a.file_links import content_address
 from shared.config.settings import Settings
 from shared.db.database import Database
 from shared.errors import DomainError, ServiceUnavailable

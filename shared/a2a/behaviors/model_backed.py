@@ -14,12 +14,12 @@ from enum import Enum
 from uuid import uuid5
 
 from shared.a2a import exact_json
-from shared.a2a.agent_turns.updates import ArtifactProduced, StatusChanged, Turn, Update
 from shared.a2a.behaviors.linked_files import LinkedFiles
 from shared.a2a.behaviors.model_calls import ModelCalls, ReplyRefused, find_entry
 from shared.a2a.behaviors.prompts import write_body
 from shared.a2a.behaviors.stored_files import NewFile, StoredFile, StoredFiles
 from shared.a2a.types import Artifact, Message, MessageRole, Part, TaskState
+from shared.a2a.updates import ArtifactProduced, StatusChanged, Turn, Update
 from shared.errors import DomainError, Kind
 from shared.models.errors import ModelNotFound
 from shared.models.providers.errors import CallCancelled

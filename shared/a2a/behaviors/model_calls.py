@@ -20,9 +20,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from shared import failpoints
-from shared.a2a.agent_turns.rows import calls_of
-from shared.a2a.agent_turns.updates import Turn
 from shared.a2a.behaviors.turn_cancellation import TurnCancellation
+from shared.a2a.turn_state.rows import calls_of
+from shared.a2a.updates import Turn
 from shared.credits import holds
 from shared.credits.errors import InvocationConflict
 from shared.errors import DomainError, Kind, ServiceUnavailable

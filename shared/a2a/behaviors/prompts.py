@@ -9,9 +9,9 @@ import base64
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from shared.a2a.agent_turns.updates import Turn
 from shared.a2a.exact_json import render
 from shared.a2a.types import Message, MessageRole, Part
+from shared.a2a.updates import Turn
 from shared.errors import DomainError, Kind
 from shared.models.catalog import ModelEntry
 from shared.models.dialects import Dialect, describe, estimate_prompt_tokens

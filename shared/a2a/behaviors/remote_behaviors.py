@@ -5,7 +5,6 @@ from uuid import UUID
 
 from sqlalchemy import Select, delete, func, insert, select, update
 
-from shared.a2a.agent_turns.updates import BehaviorKind, DeclaredExtension
 from shared.a2a.behaviors.administration import (
     lock_deployment,
     require_free_name,
@@ -13,6 +12,7 @@ from shared.a2a.behaviors.administration import (
     unset_default,
 )
 from shared.a2a.tables import behaviors
+from shared.a2a.updates import BehaviorKind, DeclaredExtension
 from shared.db.database import Session
 from shared.ids import new_id
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TypeAlias
 
-from shared.a2a.agent_turns.updates import Update
 from shared.a2a.behaviors.script_context import ScriptContext, find_rule
 from shared.a2a.behaviors.script_schema import ArtifactTable, ContentTable, EchoTable, RuleTable, StepTable
 from shared.a2a.behaviors.script_updates import UpdateFactory
 from shared.a2a.types import Message, TaskState
+from shared.a2a.updates import Update
 from shared.errors import DomainError
 
 _STATES = {

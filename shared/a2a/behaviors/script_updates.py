@@ -8,11 +8,11 @@ import random
 from typing import Any
 from uuid import uuid5
 
-from shared.a2a.agent_turns.updates import ArtifactProduced, Replied, StatusChanged, Turn
 from shared.a2a.behaviors.script_context import ScriptContext
 from shared.a2a.behaviors.script_schema import ArtifactTable, ContentTable, FileTable, PartTable
 from shared.a2a.behaviors.stored_files import NewFile, StoredFiles
 from shared.a2a.types import Artifact, Message, MessageRole, Part, TaskState
+from shared.a2a.updates import ArtifactProduced, Replied, StatusChanged, Turn
 
 
 class UpdateFactory:

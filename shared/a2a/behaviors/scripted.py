@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid5
 
-from shared.a2a.agent_turns.updates import BehaviorSettings, StatusChanged, Turn, Update, settles
 from shared.a2a.behaviors.script_context import ScriptContext
 from shared.a2a.behaviors.script_parser import Script, ScriptFile, ScriptInvalid, script_of
 from shared.a2a.behaviors.script_player import Emission, EndTurn, play
@@ -16,6 +15,7 @@ from shared.a2a.behaviors.script_updates import UpdateFactory
 from shared.a2a.behaviors.stored_files import StoredFiles
 from shared.a2a.behaviors.turn_cancellation import TurnCancellation
 from shared.a2a.types import Message, MessageRole, Part, TaskState
+from shared.a2a.updates import BehaviorSettings, StatusChanged, Turn, Update, settles
 
 
 class ScriptedBehavior:

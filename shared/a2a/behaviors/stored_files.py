@@ -2,8 +2,8 @@
 
 The owner is the turn's receiving identity, else the service account (docs/specification/files.md#ownership). A `Task`
 reference keeps the file until the task is deleted. The upload's operationId is derived from the turn and the content,
-so another run finds the same file. The artifact's part has the file's address without a secret; `file_links.py`
-replaces it by a link.
+so another run finds the same file. The artifact's part has the file's address without a secret;
+`shared/a2a/file_links.py` replaces it by a link.
 """
 
 import hashlib
@@ -13,9 +13,9 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from shared import failpoints
-from shared.a2a.agent_turns.updates import Turn
-from shared.a2a.behaviors.file_links import content_address
+from shared.a2a.file_links import content_address
 from shared.a2a.types import Part
+from shared.a2a.updates import Turn
 from shared.config.settings import Settings
 from shared.db.database import Database
 from shared.files.access import OVER_OWNER

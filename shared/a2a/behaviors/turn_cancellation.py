@@ -2,7 +2,7 @@
 
 import time
 
-from shared.a2a.agent_turns.updates import Turn
+from shared.a2a.updates import Turn
 
 POLL_SECONDS = 0.05
 

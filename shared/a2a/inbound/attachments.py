@@ -2,7 +2,7 @@
 
 A `Task` reference keeps a file until the task is deleted. The stored part has a plain URL, and requests to this URL
 need a credential. The agent and other readers of the task get a URL with a read grant instead
-(`shared/a2a/behaviors/file_links.py`).
+(`shared/a2a/file_links.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from uuid import UUID
 
 from sqlalchemy import select, text
 
-from shared.a2a.behaviors.file_links import content_address
+from shared.a2a.file_links import content_address
 from shared.a2a.types import Part
 from shared.db.database import Session
 from shared.files.references import ReferenceKind, refer

@@ -69,7 +69,7 @@ class MessageForwarder:
             new_task_id=task_id,
         )
         sent = self.router.route(session, receiver.deployment_id, routed)
-        # Updates of the task go to the distribution that this column names (`updates.py`).
+        # Updates of the task go to the distribution that this column names (`shared/a2a/push/distribution_updates.py`).
         session.execute(
             update(tasks).where(tasks.c.id == sent.task_id).values(distribution_id=receiver.distribution_id)
         )

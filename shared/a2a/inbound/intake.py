@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from shared import failpoints
-from shared.a2a.agent_turns.rows import count_turns_before
 from shared.a2a.errors import TaskNotFound
 from shared.a2a.inbound.errors import MessageRefused, TooManyMessages
 from shared.a2a.inbound.forwarder import MessageForwarder, find_waiting_task, scope_of_receiver
@@ -24,6 +23,7 @@ from shared.a2a.inbound.messages import (
 from shared.a2a.tasks.events import find_and_lock_task
 from shared.a2a.tasks.snapshots import read_snapshot
 from shared.a2a.tasks.submission import AcceptedMessage
+from shared.a2a.turn_state.rows import count_turns_before
 from shared.db.database import Session
 from shared.identity.access.permissions import Permission
 from shared.identity.authentication.distribution_lookup import LiveReceiver

@@ -3,8 +3,8 @@
 Links to the files in an update are created when the update is sent.
 """
 
-from shared.a2a.behaviors.file_links import FileLinks
-from shared.a2a.inbound.updates import link_files
+from shared.a2a.file_links import FileLinks
+from shared.a2a.push.distribution_updates import link_files
 from shared.db.database import Session
 from shared.deliveries import organization_endpoints
 from shared.deliveries.outbox import SendDeliveries

@@ -8,7 +8,6 @@ agent's task (`cancellation.py`).
 
 from collections.abc import Iterator
 
-from shared.a2a.agent_turns.updates import Turn, Update
 from shared.a2a.behaviors.linked_files import LinkedFiles
 from shared.a2a.behaviors.stored_files import StoredFiles
 from shared.a2a.behaviors.turn_cancellation import TurnCancellation
@@ -23,6 +22,7 @@ from shared.a2a.remote.remote_turn import RemoteLimits, RemoteTurn, Stopped
 from shared.a2a.remote.task_polling import follow
 from shared.a2a.remote.task_recovery import message_id_of
 from shared.a2a.remote.turn_rows import SentTurn, SentTurns, TurnGone
+from shared.a2a.updates import Turn, Update
 from shared.config.settings import Settings
 from shared.db.database import Database
 

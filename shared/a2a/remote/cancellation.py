@@ -17,10 +17,10 @@ from uuid import UUID
 
 from sqlalchemy import text, update
 
+from shared.a2a.endpoint_tables import remote_turns
 from shared.a2a.remote.bindings import ErrorResponse
 from shared.a2a.remote.connection import AgentConnection, AgentConnector
 from shared.a2a.remote.endpoints import find_endpoint
-from shared.a2a.remote.tables import remote_turns
 from shared.a2a.remote.task_recovery import find_received, message_id_of
 from shared.a2a.remote.turn_rows import context_id_of
 from shared.db.database import Database

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from shared.a2a.agent_turns.updates import Turn
 from shared.a2a.remote.bindings import EVENTS, AgentBinding, Call
 from shared.a2a.remote.endpoints import Binding, Endpoint
 from shared.a2a.remote.errors import EndpointMissing, ResponseInvalid, ResponseTooLarge
@@ -20,6 +19,7 @@ from shared.a2a.remote.http_json import HttpJson
 from shared.a2a.remote.jsonrpc import JsonRpc
 from shared.a2a.remote.request_tokens import mint_request_token
 from shared.a2a.remote.response_parser import read_document
+from shared.a2a.updates import Turn
 from shared.config.settings import Settings
 from shared.db.database import Database
 from shared.egress.deadlines import Deadline

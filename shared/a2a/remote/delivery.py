@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shared import failpoints
-from shared.a2a.agent_turns.updates import Update
 from shared.a2a.remote.bindings import ErrorResponse
 from shared.a2a.remote.connection import IDLE_SECONDS
 from shared.a2a.remote.endpoints import Endpoint
@@ -20,6 +19,7 @@ from shared.a2a.remote.remote_turn import RemoteTurn, RetryBudget
 from shared.a2a.remote.response_parser import read_event
 from shared.a2a.remote.task_recovery import find_received, message_id_of
 from shared.a2a.types import MessageRole, Task
+from shared.a2a.updates import Update
 from shared.egress.errors import EgressError
 from shared.observability.telemetry import get_logger
 

@@ -17,7 +17,7 @@ from sqlalchemy import Row, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from shared.a2a.behaviors.remote_behaviors import install_remote_behavior, remove_remote_behavior
-from shared.a2a.remote.tables import deployment_endpoints
+from shared.a2a.endpoint_tables import deployment_endpoints
 from shared.config.settings import Settings
 from shared.db.database import Session
 from shared.db.schema import columns_of
@@ -179,7 +179,7 @@ def get_endpoint(session: Session, *, actor: Actor, deployment_id: UUID) -> Show
 def remove_endpoint(session: Session, *, actor: Actor, deployment_id: UUID) -> None:
     """Delete the endpoint of a deployment and its remote behavior. Another behavior becomes the default.
 
-    Running turns fail when their workers check their leases (`agent_turns/leases.py`). The agent is not notified,
+    Running turns fail when their workers check their leases (`turn_state/leases.py`). The agent is not notified,
     because its address is gone.
     """
     organization_id = authorize_for_deployment(session, actor, Permission.DEPLOYMENT_MANAGE, deployment_id)

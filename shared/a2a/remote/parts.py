@@ -7,12 +7,12 @@ finds the files of the earlier worker (`stored_files.py`).
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shared.a2a.agent_turns.updates import Turn
 from shared.a2a.behaviors.linked_files import LinkedFiles
 from shared.a2a.behaviors.stored_files import NewFile, StoredFiles
 from shared.a2a.exact_json import render
 from shared.a2a.remote.errors import ResponseTooLarge
 from shared.a2a.types import Artifact, Part
+from shared.a2a.updates import Turn
 
 MAXIMUM_FILES = 100
 """Limit for one artifact."""

@@ -10,7 +10,6 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from shared.a2a.agent_turns.updates import ArtifactProduced, StatusChanged, Update
 from shared.a2a.remote.errors import ResponseTooLarge
 from shared.a2a.remote.parts import PartFiles, inline_bytes
 from shared.a2a.remote.response_parser import agents_message
@@ -26,6 +25,7 @@ from shared.a2a.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
+from shared.a2a.updates import ArtifactProduced, StatusChanged, Update
 
 MAXIMUM_ARTIFACTS = 1000
 QUESTION_SECONDS = 10.0

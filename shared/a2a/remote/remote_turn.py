@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shared import failpoints
-from shared.a2a.agent_turns.updates import Replied, StatusChanged, Turn, Update
 from shared.a2a.behaviors.turn_cancellation import TurnCancellation
 from shared.a2a.remote.connection import AgentConnection
 from shared.a2a.remote.errors import AgentUnreachable, ResponseInvalid, ResponseTooLarge
@@ -17,6 +16,7 @@ from shared.a2a.remote.reconciliation import LogCopy
 from shared.a2a.remote.response_parser import agents_message, ids_of
 from shared.a2a.remote.turn_rows import SentTurn, SentTurns
 from shared.a2a.types import Message, StreamResponse, Task, TaskState
+from shared.a2a.updates import Replied, StatusChanged, Turn, Update
 from shared.runtime.retry import backoff_seconds, jittered
 
 FIRST_PAUSE_SECONDS = 0.5

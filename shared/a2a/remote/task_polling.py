@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from shared.a2a.agent_turns.updates import Update
 from shared.a2a.remote.bindings import ErrorResponse
 from shared.a2a.remote.delivery import agent_refused
 from shared.a2a.remote.errors import AgentForgot, AgentSilent
 from shared.a2a.remote.remote_turn import RemoteTurn, RetryBudget
 from shared.a2a.remote.response_parser import read_task
 from shared.a2a.types import Task
+from shared.a2a.updates import Update
 from shared.egress.errors import EgressError
 from shared.errors import DomainError
 from shared.runtime.periodic_thread import PeriodicThread

@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
-from shared.a2a.agent_turns.updates import Turn
 from shared.a2a.exact_json import parse
 from shared.a2a.remote.endpoints import ENDPOINT_COLUMNS, Endpoint, endpoint_of
 from shared.a2a.remote.reconciliation import Logged
 from shared.a2a.tasks.artifacts import fold, read_artifact_events
 from shared.a2a.types import MessageRole, TaskState
+from shared.a2a.updates import Turn
 from shared.db.database import Database, Session
 from shared.db.statements import Prepared
 from shared.runtime.retry import retry

@@ -6,14 +6,14 @@ update. Artifacts are folded before the task is locked, because an agent may hav
 
 from uuid import UUID
 
-from shared.a2a.agent_turns.rows import TurnOutcome
-from shared.a2a.agent_turns.updates import StatusChanged
 from shared.a2a.agents.directory import Scope
 from shared.a2a.errors import TaskNotCancelable, TaskNotFound
 from shared.a2a.tasks.artifacts import Folded
 from shared.a2a.tasks.events import Ending, find_and_lock_task, record
 from shared.a2a.tasks.snapshots import find_snapshot
+from shared.a2a.turn_state.rows import TurnOutcome
 from shared.a2a.types import Task, TaskState
+from shared.a2a.updates import StatusChanged
 from shared.db.database import Session
 
 

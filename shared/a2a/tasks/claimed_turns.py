@@ -4,8 +4,8 @@ import math
 import threading
 from dataclasses import dataclass, field
 
-from shared.a2a.agent_turns.leases import Lease
-from shared.a2a.agent_turns.updates import Turn, Update
+from shared.a2a.turn_state.leases import Lease
+from shared.a2a.updates import Turn, Update
 
 
 class TurnLost(Exception):

@@ -3,7 +3,7 @@
 A change of a task must lock the task's row before any other row of the task. So events are numbered without gaps, and
 a status never overtakes an earlier artifact. `record` locks the row in the same statement that writes the events
 (`sql/record_updates.sql`). A caller that decides by the task's state locks the row before this decision. No event
-follows a terminal state: `log.py` and other callers check the state before they write.
+follows a terminal state: `shared/a2a/agent_turns/task_log.py` and other callers check the state before they write.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,15 +15,15 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import select
 
-from shared.a2a.agent_turns.leases import LEASE_SECONDS
-from shared.a2a.agent_turns.rows import AnswerTurn, TurnOutcome
-from shared.a2a.agent_turns.updates import ArtifactProduced, Replied, StatusChanged, Update
 from shared.a2a.exact_json import render
-from shared.a2a.inbound.updates import notify_distribution
 from shared.a2a.push.deliveries import deliver
+from shared.a2a.push.distribution_updates import notify_distribution
 from shared.a2a.tables import tasks
 from shared.a2a.tasks.artifacts import NOTHING_FOLDED, Folded, fold, read_artifact_events
+from shared.a2a.turn_state.leases import LEASE_SECONDS
+from shared.a2a.turn_state.rows import AnswerTurn, TurnOutcome
 from shared.a2a.types import Message, TaskState
+from shared.a2a.updates import ArtifactProduced, Replied, StatusChanged, Update
 from shared.a2a.wire import render_instant
 from shared.db.database import Session
 

@@ -14,8 +14,6 @@ from uuid import UUID
 from sqlalchemy import func, select, update
 
 from shared import failpoints
-from shared.a2a.agent_turns.rows import AnswerTurn, count_turns_before
-from shared.a2a.agent_turns.updates import StatusChanged
 from shared.a2a.agents.callers import CHANNEL, OnBehalf
 from shared.a2a.agents.directory import SKILL_KEY, Agent, Scope
 from shared.a2a.errors import InvalidParams, TaskNotFound, UnsupportedOperation
@@ -27,7 +25,9 @@ from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.tables import task_turns, tasks
 from shared.a2a.tasks.events import TaskKey, find_and_lock_task, record, with_task_ids
 from shared.a2a.tasks.snapshots import Snapshot, in_scope, new_snapshot, read_snapshot
+from shared.a2a.turn_state.rows import AnswerTurn, count_turns_before
 from shared.a2a.types import Message, MessageRole, SendMessageConfiguration, SendMessageRequest, TaskState
+from shared.a2a.updates import StatusChanged
 from shared.db.database import Database, Session
 from shared.errors import FieldError
 from shared.identity.access.callers import Caller

@@ -13,13 +13,13 @@ from uuid import UUID
 
 from sqlalchemy import select, text
 
-from shared.a2a.agent_turns.rows import calls_of
 from shared.a2a.agents.directory import DeploymentScope, own_scope
 from shared.a2a.errors import TaskNotFound
 from shared.a2a.exact_json import parse
 from shared.a2a.tables import tasks
 from shared.a2a.tasks.administration import ListedTask, read_listed
 from shared.a2a.tasks.snapshots import find_snapshot
+from shared.a2a.turn_state.rows import calls_of
 from shared.a2a.types import Artifact, Message, MessageRole, TaskState
 from shared.credits.usage.usage_records import UsageRecord, find_usage_records
 from shared.db.database import Session

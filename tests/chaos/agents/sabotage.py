@@ -4,10 +4,10 @@ import random
 from typing import Any
 from uuid import UUID
 
-from shared.a2a.agent_turns.updates import Update, settles
+from shared.a2a.agent_turns.task_log import TaskLog
 from shared.a2a.tasks import submission
 from shared.a2a.tasks.claimed_turns import ClaimedTurn
-from shared.a2a.tasks.log import TaskLog
+from shared.a2a.updates import Update, settles
 
 SELDOM = 0.02
 

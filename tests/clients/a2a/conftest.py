@@ -14,8 +14,8 @@ from a2a.client.service_parameters import ServiceParametersFactory, with_a2a_ext
 from a2a.types import Message, Part, Role, SendMessageRequest, StreamResponse
 from a2a.utils import TransportProtocol
 
-from shared.a2a.agent_turns.updates import BehaviorKind, DeclaredExtension
 from shared.a2a.behaviors.administration import BehaviorDraft, create_behavior
+from shared.a2a.updates import BehaviorKind, DeclaredExtension
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.deployments import CreatedDeployment
 from tests.support.models.model_service import ModelService

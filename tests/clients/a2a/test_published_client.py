@@ -38,7 +38,7 @@ from a2a.utils.errors import (
     VersionNotSupportedError,
 )
 
-from shared.a2a.agent_turns.updates import DeclaredExtension
+from shared.a2a.updates import DeclaredExtension
 from tests.clients.a2a import conftest
 from tests.clients.a2a.conftest import Agents, Talk, activating, run
 from tests.clients.a2a.receiving import receiving

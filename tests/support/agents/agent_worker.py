@@ -6,12 +6,12 @@ from typing import Any
 
 from shared.a2a.agent_turns.execution import TurnExecution
 from shared.a2a.agent_turns.heartbeats import TurnHeartbeats
-from shared.a2a.agent_turns.leases import TurnLeases
 from shared.a2a.agent_turns.queue import TakenTurn, TurnQueue
-from shared.a2a.agent_turns.rows import AnswerTurn
-from shared.a2a.behaviors.registry import build_behaviors
-from shared.a2a.tasks.log import TaskLog
+from shared.a2a.agent_turns.task_log import TaskLog
+from shared.a2a.behavior_registry import build_behaviors
 from shared.a2a.tasks.task_notifier import TaskNotifier
+from shared.a2a.turn_state.leases import TurnLeases
+from shared.a2a.turn_state.rows import AnswerTurn
 from shared.messaging.valkey import connect_valkey
 from web.dependencies.services import Services
 from workers.consumers import ConsumerPool

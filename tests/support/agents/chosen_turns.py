@@ -5,19 +5,19 @@ from uuid import UUID, uuid4
 
 from shared.a2a.agent_turns.execution import TurnExecution
 from shared.a2a.agent_turns.heartbeats import TurnHeartbeats
-from shared.a2a.agent_turns.leases import (
+from shared.a2a.agent_turns.task_log import TaskLog
+from shared.a2a.behavior_registry import Behaviors
+from shared.a2a.file_links import FileLinks
+from shared.a2a.tasks.claimed_turns import ClaimedTurn
+from shared.a2a.tasks.task_notifier import TaskNotifier
+from shared.a2a.turn_state.leases import (
     LEASE_SECONDS,
     Lease,
     TurnLeases,
     claim_and_read_statement,
     claim_statement,
 )
-from shared.a2a.agent_turns.updates import Behavior, BehaviorKind
-from shared.a2a.behaviors.file_links import FileLinks
-from shared.a2a.behaviors.registry import Behaviors
-from shared.a2a.tasks.claimed_turns import ClaimedTurn
-from shared.a2a.tasks.log import TaskLog
-from shared.a2a.tasks.task_notifier import TaskNotifier
+from shared.a2a.updates import Behavior, BehaviorKind
 from shared.config.settings import Settings
 from shared.db.database import Database
 

@@ -46,7 +46,7 @@ PRELOADED = (
         "deploy.cli.first_run",
     ),
     *(
-        "shared.a2a.behaviors.registry",
+        "shared.a2a.behavior_registry",
         "shared.files.blobs.s3_store",
         "shared.files.blobs.s3",
         "shared.media.importing.fetch_job",

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from shared.a2a.agent_turns.updates import BehaviorKind, BehaviorSettings
 from shared.a2a.behaviors.administration import BehaviorDraft, create_behavior
+from shared.a2a.updates import BehaviorKind, BehaviorSettings
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.directory.deployments import CreatedDeployment
 from tests.support.agents.agent_worker import answering_turns

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shared.a2a.agents.default_agent import ASSISTANT, SCRIPT, equip_default_agent
+from shared.a2a.behaviors.default_agent import ASSISTANT, SCRIPT, equip_default_agent
 from shared.identity.access.roles import Role
 from tests.support.web.web_process import Front, open_front
 from tests.web.a2a.asking import Client, text_of

@@ -2,9 +2,9 @@
 
 from sqlalchemy import text
 
-from shared.a2a.agent_turns.updates import BehaviorKind
 from shared.a2a.agents.directory import LISTED_DISTRIBUTIONS, ROUTED
 from shared.a2a.behaviors.administration import BehaviorDraft, create_behavior, remove_behavior
+from shared.a2a.updates import BehaviorKind
 from shared.identity.access.authorization import OPERATOR
 from tests.contracts.a2a.schemas import check
 from tests.support.data.query_plans import explain

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from shared.a2a.endpoint_tables import deployment_endpoints
 from shared.a2a.remote.endpoints import find_endpoint
-from shared.a2a.remote.tables import deployment_endpoints
 from shared.encryption import Encryption
 from shared.identity.access.authorization import OPERATOR
 from shared.identity.access.roles import Role

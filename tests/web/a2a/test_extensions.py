@@ -5,9 +5,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from shared.a2a.agent_turns.updates import DeclaredExtension
 from shared.a2a.agents.own_extensions import OWN_EXTENSIONS
 from shared.a2a.exact_json import parse
+from shared.a2a.updates import DeclaredExtension
 from tests.web.a2a.asking import Client, reason
 from tests.web.a2a.conftest import Cast
 

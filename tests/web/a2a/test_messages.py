@@ -4,9 +4,9 @@ from uuid import uuid4
 
 import pytest
 
-from shared.a2a.agent_turns.updates import DeclaredExtension
 from shared.a2a.behaviors.administration import remove_behavior
 from shared.a2a.exact_json import parse, render
+from shared.a2a.updates import DeclaredExtension
 from shared.identity.access.authorization import OPERATOR
 from tests.contracts.a2a.schemas import check
 from tests.web.a2a.asking import Client, events, reason, request, states, text_of

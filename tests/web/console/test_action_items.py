@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import func
 
-from shared.a2a.remote.tables import deployment_endpoints
+from shared.a2a.endpoint_tables import deployment_endpoints
 from shared.a2a.tables import tasks
 from shared.credits.amounts import MICRO
 from shared.credits.balances import get_balance

@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from shared.a2a.agent_turns.rows import calls_of
-from shared.a2a.agent_turns.updates import DeclaredExtension
+from shared.a2a.turn_state.rows import calls_of
+from shared.a2a.updates import DeclaredExtension
 from shared.credits.amounts import MICRO
 from shared.credits.tables import usage_records
 from shared.identity.access.roles import Role

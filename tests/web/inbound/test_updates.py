@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.exact_json import parse
-from shared.a2a.inbound.updates import link_files
+from shared.a2a.file_links import FileLinks
+from shared.a2a.push.distribution_updates import link_files
 from tests.support.agents.agent_worker import answering_turns
 from tests.support.web.web_process import Front
 from tests.web.inbound.conftest import DistributionClient, make_distribution_client

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from shared.a2a.remote.cards.card_documents import (
+from shared.a2a.agents.card_documents import (
     MAX_CARD_BYTES,
     CardUnusable,
     Fault,

@@ -14,12 +14,12 @@ from uuid import UUID
 
 from sqlalchemy import case, func, select, text, update
 
+from shared.a2a.agents.card_documents import CardUnusable, Finding, declared_extensions
 from shared.a2a.behaviors.remote_behaviors import describe_remote_behavior
+from shared.a2a.endpoint_tables import deployment_endpoints
 from shared.a2a.exact_json import render
-from shared.a2a.remote.cards.card_documents import CardUnusable, Finding, declared_extensions
 from shared.a2a.remote.cards.card_reader import CardReader, FoundCard
 from shared.a2a.remote.endpoints import Endpoint, ReadCards, find_endpoint
-from shared.a2a.remote.tables import deployment_endpoints
 from shared.db.database import Database, Session
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption

@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID, uuid4
 
+from shared.a2a.agents.card_documents import CardUnusable, Fault, Finding
 from shared.a2a.exact_json import parse, render
-from shared.a2a.remote.cards.card_documents import CardUnusable, Fault, Finding
 from shared.a2a.remote.cards.card_reader import REFUSED, VERSION, CardReader, FoundCard, Interface, host_of
 from shared.a2a.remote.cards.card_refresh import record_card, record_problem
 from shared.a2a.remote.endpoints import Binding, Endpoint, ShownEndpoint, find_endpoint, get_endpoint

@@ -11,10 +11,10 @@ from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import failpoints
-from shared.a2a.agent_turns.leases import CLAIM, TurnLeases
 from shared.a2a.agent_turns.lost_turns import TurnSweeper
 from shared.a2a.agent_turns.queue import TakenTurn, TurnQueue
 from shared.a2a.tasks.submission import AcceptedMessage
+from shared.a2a.turn_state.leases import CLAIM, TurnLeases
 from shared.a2a.types import TaskState
 from shared.db.database import Database
 from shared.errors import ServiceUnavailable

@@ -12,16 +12,16 @@ from sqlalchemy import text
 
 from shared.a2a import exact_json
 from shared.a2a.agent_turns.heartbeats import TurnHeartbeats
-from shared.a2a.agent_turns.leases import TurnLeases
 from shared.a2a.agent_turns.lost_turns import sweep_turns
 from shared.a2a.agents.directory import Agent, Scope, authorize, get_agent
-from shared.a2a.behaviors.registry import Behaviors, build_behaviors
+from shared.a2a.behavior_registry import Behaviors, build_behaviors
 from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.tables import behaviors as behavior_rows
 from shared.a2a.tasks.cancellation import cancel_task
 from shared.a2a.tasks.snapshots import read_snapshot
 from shared.a2a.tasks.submission import AcceptedMessage, MessageSubmission, send
 from shared.a2a.tasks.task_notifier import TaskNotifier
+from shared.a2a.turn_state.leases import TurnLeases
 from shared.a2a.types import Message, SendMessageConfiguration, SendMessageRequest, Task
 from shared.config.settings import Settings
 from shared.credits.balances import Balance

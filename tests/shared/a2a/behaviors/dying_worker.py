@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from shared import failpoints
+from shared.a2a.agent_turns import task_log
+from shared.a2a.behavior_registry import build_behaviors
 from shared.a2a.behaviors import model_backed
-from shared.a2a.behaviors.registry import build_behaviors
-from shared.a2a.tasks import log
 from shared.a2a.tasks.task_notifier import TaskNotifier
 from shared.config.settings import Settings
 from shared.db.database import Database
@@ -61,7 +61,7 @@ def main() -> None:
 
 def _answer(settings: Settings, turn_id: UUID) -> None:
     model_backed.COALESCING_SECONDS = 0.0
-    log.BATCH_SECONDS = 0.0
+    task_log.BATCH_SECONDS = 0.0
     database, valkey = Database(settings.database_url), connect_valkey(settings.redis_url)
     behaviors = build_behaviors(database, open_any_store(settings), valkey, settings)
     *_, execution = make_execution(database, TaskNotifier(valkey), behaviors, settings)

@@ -9,9 +9,9 @@ import pytest
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.agent_turns.execution import BROKEN, REVOKED, TOO_LONG
 from shared.a2a.agent_turns.lost_turns import INTERRUPTED
-from shared.a2a.agent_turns.updates import Update
 from shared.a2a.tasks.claimed_turns import ClaimedTurn
 from shared.a2a.types import Task, TaskState
+from shared.a2a.updates import Update
 from shared.db.database import Database, Session
 from shared.errors import DomainError, ServiceUnavailable
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly

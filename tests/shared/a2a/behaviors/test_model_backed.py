@@ -12,8 +12,8 @@ import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.behaviors import model_backed, stored_files
-from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.behaviors.stored_files import file_artifact_uri
+from shared.a2a.file_links import FileLinks
 from shared.a2a.types import Part, Task, TaskState
 from shared.credits.sweeps import release_overdue_holds
 from shared.db.database import Database

@@ -7,7 +7,6 @@ from typing import Any, cast
 import pytest
 
 from shared.a2a import exact_json
-from shared.a2a.agent_turns.updates import ArtifactProduced, Replied, StatusChanged, Turn, Update
 from shared.a2a.behaviors import script_context, turn_cancellation
 from shared.a2a.behaviors.script_parser import ScriptInvalid, parse_script
 from shared.a2a.behaviors.script_player import ScriptedCrash
@@ -15,6 +14,7 @@ from shared.a2a.behaviors.scripted import ScriptedBehavior
 from shared.a2a.behaviors.scripted_errors import find_refusal
 from shared.a2a.behaviors.stored_files import StoredFiles
 from shared.a2a.types import Message, MessageRole, Part, TaskState
+from shared.a2a.updates import ArtifactProduced, Replied, StatusChanged, Turn, Update
 from shared.ids import new_id
 from tests.shared.a2a.behaviors.turns import make_turn, message
 

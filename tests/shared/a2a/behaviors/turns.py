@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from shared.a2a.agent_turns.updates import BehaviorKind, BehaviorSettings, Turn
 from shared.a2a.types import Message, MessageRole, Part
+from shared.a2a.updates import BehaviorKind, BehaviorSettings, Turn
 from shared.identity.access.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind
 from shared.identity.tokens.usage_attribution import Attribution
 from shared.ids import new_id

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from shared.a2a.agent_turns.updates import BehaviorKind
 from shared.a2a.remote import behavior
 from shared.a2a.remote.connection import AgentConnector
 from shared.a2a.remote.endpoints import find_endpoint
 from shared.a2a.tasks.submission import AcceptedMessage
 from shared.a2a.types import TaskState
+from shared.a2a.updates import BehaviorKind
 from shared.db.database import StatementSession
 from shared.db.statements import Prepared
 from shared.egress.errors import FetchTimedOut

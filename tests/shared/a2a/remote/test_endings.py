@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from shared.a2a.agent_turns.execution import REVOKED, TOO_LONG
-from shared.a2a.behaviors.file_links import FileLinks
+from shared.a2a.file_links import FileLinks
 from shared.a2a.remote.cancellation import RemoteCancellation
 from shared.a2a.remote.connection import AgentConnector
 from shared.a2a.remote.endpoints import remove_endpoint

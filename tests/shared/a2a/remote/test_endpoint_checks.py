@@ -7,7 +7,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
-from shared.a2a.remote.cards.card_documents import MAX_CARD_BYTES
+from shared.a2a.agents.card_documents import MAX_CARD_BYTES
 from shared.a2a.remote.cards.endpoint_check import check_endpoint
 from shared.a2a.remote.endpoints import Binding, Credential
 from shared.db.database import Database

@@ -7,15 +7,15 @@ from uuid import UUID
 import pytest
 
 from shared import failpoints
+from shared.a2a.agent_turns import task_log as log_module
 from shared.a2a.agent_turns.backlog import measure_turns
 from shared.a2a.agent_turns.lost_turns import INTERRUPTED
-from shared.a2a.agent_turns.updates import ArtifactProduced, Replied, StatusChanged
 from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.tasks import cancellation
-from shared.a2a.tasks import log as log_module
 from shared.a2a.tasks.claimed_turns import ClaimedTurn, TurnLost
 from shared.a2a.tasks.events import LockedTask, find_and_lock_task
 from shared.a2a.types import Artifact, Message, MessageRole, Part, TaskPushNotificationConfig, TaskState
+from shared.a2a.updates import ArtifactProduced, Replied, StatusChanged
 from shared.db.database import Session
 from shared.deliveries.ordering import lock_order
 from shared.egress.policy import EgressPolicy

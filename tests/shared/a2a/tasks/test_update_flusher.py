@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from shared.a2a.agent_turns.updates import ArtifactProduced, StatusChanged
-from shared.a2a.tasks import log as module
+from shared.a2a.agent_turns import task_log as module
+from shared.a2a.agent_turns.task_log import TaskLog
 from shared.a2a.tasks.claimed_turns import ClaimedTurn, TurnLost
 from shared.a2a.tasks.events import Result
-from shared.a2a.tasks.log import TaskLog
 from shared.a2a.types import Artifact, Part, TaskState
+from shared.a2a.updates import ArtifactProduced, StatusChanged
 from shared.errors import ServiceUnavailable
 from tests.shared.a2a.behaviors.agents import Agents
 from tests.support.processes.stack import wait_until

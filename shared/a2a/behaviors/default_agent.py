@@ -7,7 +7,6 @@ only while `A2A_SCRIPT` is set.
 from collections.abc import Sequence
 from uuid import UUID
 
-from shared.a2a.agent_turns.updates import BehaviorKind, BehaviorSettings
 from shared.a2a.agents.directory import get_default_agent_id, list_agent_behaviors
 from shared.a2a.behaviors.administration import (
     BehaviorDraft,
@@ -16,6 +15,7 @@ from shared.a2a.behaviors.administration import (
     remove_behavior,
 )
 from shared.a2a.errors import AgentNotFound
+from shared.a2a.updates import BehaviorKind, BehaviorSettings
 from shared.config.settings import Settings
 from shared.db.advisory_locks import AdvisoryLock, take
 from shared.db.database import Session

@@ -29,8 +29,8 @@ MOST_CALLS = 3
 class AnswerTurn(Job):
     """Wake the workers, because a message waits for its agent. Workers also poll twice a second.
 
-    Most turns were announced already (`turn_listener.py`), so one job serves many turns. The previous release sends
-    `turn_id`, but no release reads this field.
+    Most turns were announced already (`shared/a2a/agent_turns/turn_listener.py`), so one job serves many turns. The
+    previous release sends `turn_id`, but no release reads this field.
     """
 
     kind = "agents.answer_turn"

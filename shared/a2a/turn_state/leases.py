@@ -1,8 +1,8 @@
 """Leases of turns: which worker process runs a turn, until when, and whether it may continue.
 
 A lease lasts `LEASE_SECONDS` by the database's clock. One statement renews all leases of a process, every second. Each
-write checks the lease, so a worker that has lost a lease writes nothing more (`tasks/log.py`). Renewals use their own
-database connections, because turns may use all connections of the common pool.
+write checks the lease, so a worker that has lost a lease writes nothing more (`agent_turns/task_log.py`). Renewals use
+their own database connections, because turns may use all connections of the common pool.
 """
 
 from collections.abc import Collection, Mapping

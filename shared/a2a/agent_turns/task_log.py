@@ -1,6 +1,6 @@
 """Write a task's log for a worker: start a leased turn, append the agent's updates, and end the turn.
 
-A turn runs under a lease (`agent_turns/leases.py`), which every write checks and renews. A worker loses its lease if
+A turn runs under a lease (`turn_state/leases.py`), which every write checks and renews. A worker loses its lease if
 the lease expires, or if the task is canceled or ends. Then the worker gets `TurnLost` and writes nothing more. Updates
 that arrive within `BATCH_SECONDS` are written by one statement. An update that settles the task ends the turn in the
 same statement, so a crash cannot separate the two. `agent_turns/lost_turns.py` recovers the turns of dead workers.
@@ -13,24 +13,17 @@ import time
 from collections.abc import Sequence
 
 from shared import failpoints
-from shared.a2a.agent_turns.leases import Lease
 from shared.a2a.agent_turns.lost_turns import hand_back
-from shared.a2a.agent_turns.rows import TurnOutcome, explain
 from shared.a2a.agent_turns.turn_reader import read_turn, task_of
-from shared.a2a.agent_turns.updates import (
-    ArtifactProduced,
-    Replied,
-    StatusChanged,
-    Update,
-    as_status,
-    settles,
-)
-from shared.a2a.behaviors.file_links import FileLinks
+from shared.a2a.file_links import FileLinks
 from shared.a2a.tasks.claimed_turns import ClaimedTurn, TurnLost
 from shared.a2a.tasks.events import Ending, Result, Writer, record
 from shared.a2a.tasks.task_notifier import TaskNotifier
 from shared.a2a.tasks.update_flusher import UpdateFlusher
+from shared.a2a.turn_state.leases import Lease
+from shared.a2a.turn_state.rows import TurnOutcome, explain
 from shared.a2a.types import TaskState
+from shared.a2a.updates import ArtifactProduced, Replied, StatusChanged, Update, as_status, settles
 from shared.db.database import Database, Session
 from shared.errors import DomainError, ServiceUnavailable
 from shared.observability.telemetry import get_logger

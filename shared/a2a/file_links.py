@@ -1,8 +1,9 @@
 """Links to the files in a task, created when an authorized reader reads the task.
 
-In the log a part has the plain URL of a file's content. Requests to this URL need a credential (`stored_files.py`). For
-a response, `with_links` replaces the plain URL by a URL with a read grant, so no row, event or queue contains a secret.
-Only files to which the task refers get a grant, so a client cannot open a file by writing its URL into a message.
+In the log a part has the plain URL of a file's content. Requests to this URL need a credential
+(`behaviors/stored_files.py`). For a response, `with_links` replaces the plain URL by a URL with a read grant, so no
+row, event or queue contains a secret. Only files to which the task refers get a grant, so a client cannot open a file
+by writing its URL into a message.
 """
 
 import hashlib

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from shared.a2a.agent_turns.updates import DeclaredExtension
 from shared.a2a.exact_json import parse, render
 from shared.a2a.types import AgentCard, AgentSkill
+from shared.a2a.updates import DeclaredExtension
 
 # Limits the size of a card, because the card is stored in a row and parsed for each request of our own card.
 MAX_CARD_BYTES = 256 << 10

@@ -1,8 +1,8 @@
 """The interface between the protocol and behaviors: the turn that a behavior gets, and the updates that it yields.
 
 A **turn** is one message of a client and the agent's work on this message. A task has several turns if the agent asks
-its client questions. The worker appends each update to the task's log (`tasks/log.py`). Streams, polls and push
-notifications read this log.
+its client questions. The worker appends each update to the task's log (`agent_turns/task_log.py`). Streams, polls and
+push notifications read this log.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -86,7 +86,7 @@ class Turn:
     owns the files that the agent stores. `attribution` has the same values for an agent on another server; it is signed
     before it is sent. `history` reads the earlier messages of the context, oldest first. `is_first` means that the
     message created its task. A behavior that writes rows besides its updates checks `lease_id` in each write.
-    `is_cancelled` returns whether the turn must end at once (`heartbeats.py`).
+    `is_cancelled` returns whether the turn must end at once (`agent_turns/heartbeats.py`).
     """
 
     id: UUID

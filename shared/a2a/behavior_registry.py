@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import redis
 
-from shared.a2a.agent_turns.updates import Behavior, BehaviorKind
 from shared.a2a.behaviors.linked_files import LinkedFiles
 from shared.a2a.behaviors.model_backed import ModelBackedBehavior
 from shared.a2a.behaviors.model_calls import ModelCalls
 from shared.a2a.behaviors.scripted import ScriptedBehavior
 from shared.a2a.behaviors.stored_files import StoredFiles
 from shared.a2a.remote.behavior import RemoteBehavior
+from shared.a2a.updates import Behavior, BehaviorKind
 from shared.config.settings import Settings
 from shared.db.database import Database
 from shared.files.blobs.base import BlobStore

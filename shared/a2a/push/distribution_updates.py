@@ -11,8 +11,8 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.exact_json import parse, render
+from shared.a2a.file_links import FileLinks
 from shared.a2a.push.deliveries import notice_of
 from shared.db.database import Session
 from shared.deliveries.outbox import MAX_BODY_BYTES
