@@ -140,7 +140,7 @@ def test_processes_start_only_with_the_mount_and_create_nothing_without_it(
         for process in (front, *workers):
             process.start()
             assert process.wait_for_end() == os.EX_CONFIG, process.name
-            assert process.has_logged("is its volume mounted?"), process.name
+            assert process.has_logged("check that its volume is mounted"), process.name
         assert list(Path(on_disk.disk.path).iterdir()) == []
         on_disk.disk.find()
         with on_disk.stack.running(front, *workers):

@@ -102,7 +102,7 @@ def test_model_reply_is_streamed_and_followed_by_its_cost(beside: Person) -> Non
     assert "scripted/echo" in {at["id"] for at in beside.tell("models", "ls")["data"]}
     asked = beside.run("models", "ask", "scripted/echo", "hello there")
     assert asked.stdout == "You said: hello there\n"
-    assert "tokens in" in asked.stderr
+    assert "input tokens" in asked.stderr
     assert "credits" in asked.stderr
     assert beside.run("models", "ask", "scripted/echo", given="piped in").stdout == "You said: piped in\n"
     whole = beside.tell("models", "ask", "scripted/echo", "hello", "--json")

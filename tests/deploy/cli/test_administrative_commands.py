@@ -250,7 +250,7 @@ def test_a_signing_keys_id_that_begins_with_a_hyphen_is_an_id(operator: Operator
     result = CliRunner().invoke(
         main, ["signing-keys", "revoke", "-nothing-"], env=operator.environment, catch_exceptions=False
     )
-    assert (result.exit_code, "There is no such" in result.output) == (1, True), result.output
+    assert (result.exit_code, "The resource does not exist" in result.output) == (1, True), result.output
 
 
 def look_after_agents(operator: Operator, inside: dict[str, str], user_id: str) -> None:
