@@ -26,7 +26,10 @@ READ = frozenset(
         ),
         *("shared/db/role_limits.py", "shared/identity/authentication/revalidation.py"),
         *("shared/files/grants.py:require_unrevoked", "shared/files/idempotency.py:get_outcome"),
-        *("shared/files/lifecycle/placement.py:wait_while_staged", "shared/files/replaces.py:_explain_conflict"),
+        *(
+            "shared/files/lifecycle/placement.py:wait_while_staged",
+            "shared/files/replaces.py:_explain_conflict",
+        ),
         *("shared/identity/authentication/authenticator.py:Authenticator._attributed_caller",),
         *(
             "shared/identity/token_endpoint/token_exchange.py:introspect",
