@@ -40,7 +40,7 @@ def main() -> int:
                 Path(directory) / "stack",
                 servers,
                 is_fair=not options.unfair,
-                max_wait_seconds=options.retrying_client,
+                max_wait_seconds=options.timeout_seconds,
             )
             with stage as scene:
                 for name in options.only or TRIALS:
