@@ -63,7 +63,7 @@ ELSEWHERE = {
     "shared/files/maintenance/store_repair.py": "tests/shared/files/maintenance/test_store_audit.py",
     "shared/files/maintenance/store_migration.py": "tests/shared/files/maintenance/test_store_migration.py",
     "shared/files/maintenance/scrubbing.py": "tests/shared/files/maintenance/test_scrubbing.py",
-    "shared/files/staging.py:StagedContent._doom": "tests/shared/files/lifecycle/test_background_work.py",
+    "shared/files/staging.py:StagedContent._mark_for_deletion": "tests/shared/files/lifecycle/test_background_work.py",
     "shared/files/store_identity.py": "tests/shared/files/test_store_identity.py",
     "shared/identity/bootstrap.py": "tests/shared/identity/test_bootstrap.py",
     "shared/identity/credentials/reencryption.py": "tests/shared/identity/credentials/test_reencryption.py",
