@@ -1,4 +1,4 @@
-"""Admission control: share a pool of slots fairly among tenants, and refuse requests when the pool is exhausted.
+"""Admission control and fair sharing: share a pool of slots among tenants; refuse requests when it is exhausted.
 
 `shared/fairness/fair_sharing.py` holds the rule. A caller beyond its tenant's limit waits. The time of the wait and
 the number of waiting callers are bounded. Free slots are assigned round robin to the waiting tenants. A refusal is
